@@ -1,0 +1,166 @@
+"""Settings as frozen values; every default of the program stands here and nowhere else.
+
+Knows nothing about models, files or faces. A value that cannot work raises `SettingError` when it is built.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from specui.errors import SettingError
+
+SpeculationMode = Literal["none", "prompt-lookup", "draft-model", "auto"]
+SPECULATION_MODES: tuple[SpeculationMode, ...] = get_args(SpeculationMode)
+
+DEFAULT_MAX_DRAFT_TOKENS: dict[SpeculationMode, int] = {
+    "none": 0,
+    "prompt-lookup": 15,
+    "draft-model": 3,
+    "auto": 15,
+}
+"""The cap per mode where the user sets none. 15 drafted tokens and the last committed one make a pass of 16 rows."""
+
+MAX_DRAFT_TOKENS_LIMIT = 63
+"""The longest draft: with the last committed token one pass of 64 rows, which bounds the logits buffer."""
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 7860
+DEFAULT_PAIR = "bundled"
+MAX_QUEUE_LENGTH = 8
+
+
+def parse_mode(value: object, key: str = "speculation") -> SpeculationMode:
+    """Return `value` as a mode. Raises SettingError for anything else."""
+    if value not in SPECULATION_MODES:
+        raise SettingError(key, value, "one of " + ", ".join(SPECULATION_MODES))
+    return cast(SpeculationMode, value)
+
+
+def _check(key: str, value: object, valid: Callable[[float], bool], expected: str) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not valid(cast(float, value)):
+        raise SettingError(key, value, expected)
+
+
+def _check_int(key: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int):
+        raise SettingError(key, value, "a whole number")
+    _check(key, value, lambda v: low <= v <= high, f"a whole number from {low:,} to {high:,}")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How the next token is chosen. Temperature 0 is greedy; filters apply in llama.cpp's order.
+
+    Penalties look at the last `repeat_last_n` tokens of prompt and answer. `seed` None: fresh each time.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repeat_last_n: int = 64
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        _check("temperature", self.temperature, lambda v: 0 <= v <= 100, "0 (greedy) to 100")
+        _check_int("top_k", self.top_k, 0, 2**31 - 1)
+        _check("top_p", self.top_p, lambda v: 0 <= v <= 1, "0 to 1")
+        _check("min_p", self.min_p, lambda v: 0 <= v <= 1, "0 to 1")
+        _check("repeat_penalty", self.repeat_penalty, lambda v: 0 < v <= 10, "more than 0, at most 10")
+        _check("presence_penalty", self.presence_penalty, lambda v: -10 <= v <= 10, "-10 to 10")
+        _check("frequency_penalty", self.frequency_penalty, lambda v: -10 <= v <= 10, "-10 to 10")
+        _check_int("repeat_last_n", self.repeat_last_n, 0, 2**31 - 1)
+        if self.seed is not None:
+            _check_int("seed", self.seed, 0, 2**63 - 1)
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the best token is always taken."""
+        return self.temperature == 0
+
+    @property
+    def penalised(self) -> bool:
+        """Whether any penalty changes the logits."""
+        neutral = self.repeat_penalty == 1 and self.presence_penalty == 0 and self.frequency_penalty == 0
+        return not neutral and self.repeat_last_n > 0
+
+
+@dataclass(frozen=True, slots=True)
+class DraftingSettings:
+    """Which drafter proposes, and how much. `max_draft_tokens` None: the mode's own default."""
+
+    speculation: SpeculationMode = "none"
+    max_draft_tokens: int | None = None
+    max_ngram_size: int = 4
+    draft_p_min: float = 0.0
+    adaptive_length: bool = False
+
+    def __post_init__(self) -> None:
+        parse_mode(self.speculation)
+        if self.max_draft_tokens is not None:
+            _check_int("max_draft_tokens", self.max_draft_tokens, 1, MAX_DRAFT_TOKENS_LIMIT)
+        _check_int("max_ngram_size", self.max_ngram_size, 1, 32)
+        _check("draft_p_min", self.draft_p_min, lambda v: 0 <= v <= 1, "0 to 1")
+
+    @property
+    def draft_cap(self) -> int:
+        """The longest draft allowed under these settings, in tokens."""
+        if self.speculation == "none" or self.max_draft_tokens is None:
+            return DEFAULT_MAX_DRAFT_TOKENS[self.speculation]
+        return self.max_draft_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What the loop reads anew at every step, so that a change takes effect inside a running answer."""
+
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    drafting: DraftingSettings = field(default_factory=DraftingSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where an answer ends at the latest."""
+
+    max_tokens: int = 512
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_int("max_tokens", self.max_tokens, 1, 2**31 - 1)
+        if any(not isinstance(text, str) or not text for text in self.stop):
+            raise SettingError("stop", self.stop, "strings of at least one character")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How weights and contexts are set up; a change needs a reload. `threads` None: what the process may use."""
+
+    ctx_size: int = 4096
+    batch_size: int = 512
+    threads: int | None = None
+    gpu_layers: int = 0
+
+    def __post_init__(self) -> None:
+        _check_int("ctx_size", self.ctx_size, 16, 2**24)
+        _check_int("batch_size", self.batch_size, 1, 2**16)
+        if self.threads is not None:
+            _check_int("threads", self.threads, 1, 1024)
+        _check_int("gpu_layers", self.gpu_layers, -1, 10_000)
+
+
+def home() -> Path:
+    """The folder for what SpecUI makes itself: SPECUI_HOME, else the user's cache directory."""
+    chosen = os.environ.get("SPECUI_HOME")
+    if chosen:
+        return Path(chosen).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "specui"

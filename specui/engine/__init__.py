@@ -1,0 +1,1 @@
+"""The decoding engine: llama.cpp, drafters, verification and the speculative loop."""
