@@ -1,0 +1,135 @@
+"""One answer in the making, as every face sees it: a request, a running generation, snapshots of its progress.
+
+Knows nothing about llama.cpp, gradio or HTTP. `runtime.py` writes a `Generation` from its engine thread; faces read
+it at their own pace with `wait`, so that a slow page never slows the engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Literal
+
+from specui.config import Limits, StepSettings
+from specui.engine.stats import FinishReason, RatePoint, Stats, TokenOrigin
+from specui.errors import SpecUIError
+
+Role = Literal["system", "user", "assistant"]
+Phase = Literal["queued", "prefill", "decode", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What to answer: `messages` through the chat template, or `prompt` sent as it is (exactly one of the two)."""
+
+    messages: tuple[Message, ...] = ()
+    prompt: str | None = None
+    settings: StepSettings = field(default_factory=StepSettings)
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPiece:
+    """One emitted token: its id, the text it completed (may be empty in mid-character) and where it came from."""
+
+    token_id: int
+    text: str
+    origin: TokenOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A snapshot of an answer. `text` is what may be shown; joined piece texts equal it.
+
+    `place` counts the answers before this one while queued; `prefill_done` of `prefill_total` prompt tokens are
+    evaluated; `dropped_turns` old turns did not fit the context and were left out of the prompt.
+    """
+
+    version: int = 0
+    phase: Phase = "queued"
+    place: int = 0
+    prefill_done: int = 0
+    prefill_total: int = 0
+    dropped_turns: int = 0
+    seed: int = 0
+    text: str = ""
+    pieces: tuple[TokenPiece, ...] = ()
+    prompt_token_ids: tuple[int, ...] = ()
+    stats: Stats = field(default_factory=Stats)
+    rates: tuple[RatePoint, ...] = ()
+    finish_reason: FinishReason | None = None
+    error: SpecUIError | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.phase in ("done", "failed")
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The ids of every emitted token, an end-of-generation token included."""
+        return tuple(piece.token_id for piece in self.pieces)
+
+    @property
+    def token_origins(self) -> tuple[TokenOrigin, ...]:
+        """The origin of every emitted token."""
+        return tuple(piece.origin for piece in self.pieces)
+
+
+class Generation:
+    """An answer that is queued, running or over. All methods may be called from any thread."""
+
+    def __init__(self, request: GenerationRequest) -> None:
+        self.request = request
+        self.cancelled = threading.Event()
+        self._settings = request.settings
+        self._progress = Progress()
+        self._changed = threading.Condition()
+
+    @property
+    def settings(self) -> StepSettings:
+        """What the next step will use."""
+        return self._settings
+
+    def update(self, settings: StepSettings) -> None:
+        """Change sampling and drafting from the next step on."""
+        self._settings = settings
+
+    def cancel(self) -> None:
+        """End the answer at the next possible moment, also in prefill; what was written stays."""
+        self.cancelled.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def publish(self, progress: Progress) -> None:
+        """Make `progress` the newest snapshot (called by the runtime)."""
+        with self._changed:
+            self._progress = progress
+            self._changed.notify_all()
+
+    @property
+    def progress(self) -> Progress:
+        """The newest snapshot."""
+        return self._progress
+
+    def wait(self, seen: int = -1, timeout_seconds: float = 1.0) -> Progress:
+        """Return the newest snapshot as soon as its version is above `seen` or the answer is over, or after the time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._progress.version > seen or self._progress.over, timeout_seconds)
+            return self._progress
+
+    def result(self) -> Progress:
+        """Block until the answer is over and return it. Raises the SpecUIError that ended it, if one did."""
+        while not (progress := self.wait(seen=2**62, timeout_seconds=1.0)).over:
+            pass
+        if progress.error is not None:
+            raise progress.error
+        return progress
