@@ -1,0 +1,336 @@
+"""Weights and KV caches of llama.cpp, through llama-cpp-python's public C bindings.
+
+The only importer of llama_cpp besides `chat.py`. Knows tokens, logits and memory; nothing about drafts, sampling or
+text streams. One `Model` is the weights of one file; one `Context` is a KV cache together with the ids in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+from specui.engine.cpu import usable_threads
+from specui.errors import DecodeError, ModelError, ModelFileError, RollbackError
+
+Logits = npt.NDArray[np.float32]
+
+_LOG_LEVELS_KEPT = (3, 4)
+"""ggml's numbers for warning and error."""
+
+
+class _Log:
+    """Keeps llama.cpp's last warnings and errors, which hold the reason when a load returns nothing."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=32)
+        self._callback = llama_cpp.llama_log_callback(self._on_line)
+        llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(0))
+
+    def _on_line(self, level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
+        if level in _LOG_LEVELS_KEPT:
+            self.lines.append(text.decode("utf-8", "replace").strip())
+
+    def reason(self, fallback: str) -> str:
+        """Return the first kept line that says what failed, without the function names in front."""
+        for line in self.lines:
+            if "error" in line.lower() or "failed" in line.lower():
+                return line.split(": ", 1)[-1].removeprefix("error loading model: ")
+        return fallback
+
+
+_log: _Log | None = None
+_lock = threading.Lock()
+
+
+def _begin_log() -> _Log:
+    global _log
+    with _lock:
+        if _log is None:
+            llama_cpp.llama_backend_init()
+            _log = _Log()
+        _log.lines.clear()
+        return _log
+
+
+def check_file(path: Path) -> None:
+    """Raise ModelFileError unless `path` is a file that begins as a GGUF does."""
+    try:
+        with path.open("rb") as handle:
+            magic = handle.read(4)
+    except FileNotFoundError:
+        raise ModelFileError(path, "no such file; check the path") from None
+    except IsADirectoryError:
+        raise ModelFileError(path, "is a folder; name a .gguf file in it") from None
+    except OSError as error:
+        raise ModelFileError(path, f"cannot be read ({error.strerror})") from None
+    if magic != b"GGUF":
+        what = "is empty" if not magic else "is not a GGUF file"
+        raise ModelFileError(path, f"{what}; download it again or choose another file")
+
+
+class Model:
+    """The weights of one GGUF file with its vocabulary.
+
+    Raises ModelFileError where the file is missing, truncated, or of a kind llama.cpp cannot load.
+    """
+
+    def __init__(self, path: Path, gpu_layers: int = 0, vocab_only: bool = False) -> None:
+        check_file(path)
+        log = _begin_log()
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = gpu_layers
+        params.vocab_only = vocab_only
+        handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        if not handle:
+            raise ModelFileError(path, log.reason("llama.cpp cannot load it") + "; download it again or choose another")
+        self.path = path
+        self.handle: Any = handle
+        self._vocab: Any = llama_cpp.llama_model_get_vocab(handle)
+        self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
+        self.end_tokens = frozenset(i for i in range(self.n_vocab) if llama_cpp.llama_vocab_is_eog(self._vocab, i))
+        self._pieces: dict[int, bytes] = {}
+
+    def close(self) -> None:
+        """Free the weights. Every context on them must be closed first."""
+        if self.handle:
+            llama_cpp.llama_model_free(self.handle)
+            self.handle = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all tensors."""
+        return int(llama_cpp.llama_model_size(self.handle))
+
+    @property
+    def rollback_off_reason(self) -> str | None:
+        """Why this model's memory cannot drop its last tokens, or None where it can."""
+        if llama_cpp.llama_model_is_recurrent(self.handle):
+            return "a recurrent model cannot drop rejected tokens"
+        if llama_cpp.llama_model_is_hybrid(self.handle):
+            return "a hybrid recurrent model cannot drop rejected tokens"
+        return None
+
+    @property
+    def vocab_type(self) -> int:
+        """llama.cpp's number for the tokenizer kind."""
+        return int(llama_cpp.llama_vocab_type(self._vocab))
+
+    @property
+    def add_bos(self) -> bool:
+        """Whether the model wants a beginning-of-sequence token before its prompt."""
+        return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
+
+    def token_text(self, token_id: int) -> str:
+        """Return the vocabulary's own spelling of a token ('' for ids outside, such as -1 for an absent BOS)."""
+        if not 0 <= token_id < self.n_vocab:
+            return ""
+        text: bytes = llama_cpp.llama_vocab_get_text(self._vocab, token_id)
+        return text.decode("utf-8", "replace")
+
+    @property
+    def bos_text(self) -> str:
+        """Spelling of the beginning-of-sequence token."""
+        return self.token_text(llama_cpp.llama_vocab_bos(self._vocab))
+
+    @property
+    def eos_text(self) -> str:
+        """Spelling of the end-of-sequence token."""
+        return self.token_text(llama_cpp.llama_vocab_eos(self._vocab))
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja template in the file, or None."""
+        text = llama_cpp.llama_model_chat_template(self.handle, None)
+        return text.decode("utf-8", "replace") if text else None
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the token ids of `text`; `add_special` puts BOS (and what else the model wants) around it."""
+        raw = text.encode("utf-8", "replace")
+        size = len(raw) + 8
+        buffer = (llama_cpp.llama_token * size)()
+        count = llama_cpp.llama_tokenize(self._vocab, raw, len(raw), buffer, size, add_special, parse_special)
+        if count < 0:
+            raise ModelError(self.path, "the tokenizer failed on this text")
+        return buffer[:count]
+
+    def piece(self, token_id: int) -> bytes:
+        """Return the bytes a token adds to the text; control tokens add none."""
+        known = self._pieces.get(token_id)
+        if known is None:
+            known = self._pieces[token_id] = self._read_piece(token_id)
+        return known
+
+    def _read_piece(self, token_id: int) -> bytes:
+        size = 64
+        buffer = ctypes.create_string_buffer(size)
+        count = llama_cpp.llama_token_to_piece(self._vocab, token_id, buffer, size, 0, False)
+        if count < 0:
+            size = -count
+            buffer = ctypes.create_string_buffer(size)
+            count = llama_cpp.llama_token_to_piece(self._vocab, token_id, buffer, size, 0, False)
+        return buffer.raw[:count]
+
+
+class AbortFlag:
+    """Ends a running decode from another thread, in the middle of a batch.
+
+    llama.cpp asks its abort callback at every graph node. A Python callback would take the interpreter's lock
+    thousands of times a second, so the callback is the C library's strlen on a byte that is 0 until `set`.
+    """
+
+    def __init__(self) -> None:
+        self._text = ctypes.create_string_buffer(2)
+        strlen = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p)
+        self.callback = llama_cpp.ggml_abort_callback(strlen.value)
+        self.address = ctypes.cast(self._text, ctypes.c_void_p)
+
+    def set(self) -> None:
+        """Make every decode that uses this flag return at once, now and until `clear`."""
+        self._text[0] = b"\x01"
+
+    def clear(self) -> None:
+        """Let decodes run again."""
+        self._text[0] = b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSize:
+    """Sizes of a context in tokens: its length, the longest batch, and the most rows of logits in one batch."""
+
+    n_ctx: int
+    n_batch: int
+    max_rows: int
+
+
+class Context:
+    """A KV cache and the token ids in it.
+
+    Invariant: `tokens` is exactly what the memory holds, also after a decode that failed or was aborted.
+    """
+
+    def __init__(self, model: Model, size: ContextSize, threads: int | None, abort: AbortFlag) -> None:
+        self.model = model
+        self.n_ctx = size.n_ctx
+        self.n_batch = min(size.n_batch, size.n_ctx)
+        self.max_rows = min(size.max_rows, self.n_batch)
+        self.tokens: list[int] = []
+        self._abort = abort
+        self.threads = threads or usable_threads()
+        log = _begin_log()
+        handle = llama_cpp.llama_init_from_model(model.handle, self._params())
+        if not handle:
+            raise ModelError(
+                model.path,
+                log.reason("no memory for the context") + f"; start with a --ctx-size below {size.n_ctx:,}",
+            )
+        self._handle: Any = handle
+        self._memory: Any = llama_cpp.llama_get_memory(handle)
+        self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
+        self._map_batch()
+        self._rows: Logits = np.empty((0, model.n_vocab), np.float32)
+
+    def _params(self) -> llama_cpp.llama_context_params:
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = self.n_ctx
+        params.n_batch = self.n_batch
+        params.n_ubatch = self.n_batch
+        params.n_outputs_max = self.max_rows
+        params.n_threads = params.n_threads_batch = self.threads
+        params.abort_callback = self._abort.callback
+        params.abort_callback_data = self._abort.address
+        params.no_perf = True
+        return params
+
+    def _map_batch(self) -> None:
+        """Keep numpy views on the C batch, so that filling it allocates nothing."""
+        batch, n = self._batch, self.n_batch
+        self._batch_tokens = np.ctypeslib.as_array(batch.token, (n,))
+        self._batch_positions = np.ctypeslib.as_array(batch.pos, (n,))
+        self._batch_logits = np.ctypeslib.as_array(batch.logits, (n,))
+        np.ctypeslib.as_array(batch.n_seq_id, (n,))[:] = 1
+        for i in range(n):
+            batch.seq_id[i][0] = 0
+
+    def close(self) -> None:
+        """Free the cache."""
+        if self._handle:
+            self._rows = np.empty((0, 0), np.float32)
+            llama_cpp.llama_batch_free(self._batch)
+            llama_cpp.llama_free(self._handle)
+            self._handle = None
+
+    @property
+    def room(self) -> int:
+        """How many more tokens fit."""
+        return self.n_ctx - len(self.tokens)
+
+    def decode(self, tokens: Sequence[int], rows: int) -> None:
+        """Evaluate `tokens` behind the cached ones and keep the logits of the last `rows` of them.
+
+        At most `n_batch` tokens and `max_rows` rows. Raises DecodeError (code 2 when aborted); the cache then holds
+        what it held before, or nothing where the memory cannot be cut.
+        """
+        count, length = len(tokens), len(self.tokens)
+        self._batch.n_tokens = count
+        self._batch_tokens[:count] = tokens
+        self._batch_positions[:count] = np.arange(length, length + count)
+        self._batch_logits[: count - rows] = 0
+        self._batch_logits[count - rows : count] = 1
+        code = llama_cpp.llama_decode(self._handle, self._batch)
+        if code != 0:
+            self._drop_partial(length)
+            raise DecodeError(self.model.path, code)
+        self.tokens.extend(tokens)
+        self._map_rows(rows)
+
+    def _drop_partial(self, length: int) -> None:
+        if not llama_cpp.llama_memory_seq_rm(self._memory, 0, length, -1):
+            self.clear()
+
+    def _map_rows(self, rows: int) -> None:
+        if rows:
+            pointer = llama_cpp.llama_get_logits(self._handle)
+            n_vocab = self.model.n_vocab
+            raw = (ctypes.c_float * (rows * n_vocab)).from_address(ctypes.addressof(pointer.contents))
+            self._rows = np.frombuffer(raw, np.float32).reshape(rows, n_vocab)
+        else:
+            llama_cpp.llama_synchronize(self._handle)
+
+    def logits(self, row: int) -> Logits:
+        """Return a view [n_vocab] on one of the last decode's rows; the next decode overwrites it."""
+        return self._rows[row]
+
+    def truncate(self, length: int) -> None:
+        """Keep the first `length` tokens. Raises RollbackError, with nothing changed, where the memory cannot."""
+        if length >= len(self.tokens):
+            return
+        if not llama_cpp.llama_memory_seq_rm(self._memory, 0, length, -1):
+            raise RollbackError(self.model.path, len(self.tokens), length)
+        del self.tokens[length:]
+
+    def clear(self) -> None:
+        """Forget every token."""
+        llama_cpp.llama_memory_clear(self._memory, False)
+        self.tokens.clear()
+
+
+def quantize_f32(source: Path, destination: Path) -> None:
+    """Write `source` (any quantisation) as plain F32 to `destination`. Raises ModelFileError."""
+    check_file(source)
+    log = _begin_log()
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = llama_cpp.LLAMA_FTYPE_ALL_F32
+    params.allow_requantize = True
+    params.nthread = usable_threads()
+    code = llama_cpp.llama_model_quantize(str(source).encode(), str(destination).encode(), ctypes.byref(params))
+    if code != 0:
+        raise ModelFileError(source, log.reason("cannot be converted to F32"))

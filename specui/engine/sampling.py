@@ -1,0 +1,137 @@
+"""From a row of logits to a token: penalties, filters, temperature, and the distribution that results.
+
+Filters apply in llama.cpp's order: penalties, top-k, top-p, min-p, temperature. Ties go to the lower token id.
+Knows numpy only. Rows are views on llama.cpp's buffer; penalties are written into them and taken back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from specui.config import SamplingSettings
+
+Logits = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.intp]
+Probs = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A distribution over the tokens that passed the filters: `ids` [n] and their `probs` [n], which sum to 1."""
+
+    ids: Ids
+    probs: Probs
+
+    def prob(self, token_id: int) -> float:
+        """Return the probability of one token, 0 if it did not pass."""
+        (places,) = np.nonzero(self.ids == token_id)
+        return float(self.probs[places[0]]) if len(places) else 0.0
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """Draw one token."""
+        place = int(np.searchsorted(np.cumsum(self.probs), rng.random(), side="right"))
+        return int(self.ids[min(place, len(self.ids) - 1)])
+
+    def without(self, other: Distribution) -> Distribution:
+        """Return the residual norm(max(0, self - other)); self where nothing is left of it."""
+        probs = self.probs.copy()
+        _, mine, theirs = np.intersect1d(self.ids, other.ids, assume_unique=True, return_indices=True)
+        probs[mine] = np.maximum(0.0, probs[mine] - other.probs[theirs])
+        total = probs.sum()
+        return Distribution(self.ids, probs / total) if total > 0 else self
+
+
+def one_hot(token_id: int) -> Distribution:
+    """Return the distribution of a draft without probabilities."""
+    return Distribution(np.array([token_id]), np.array([1.0]))
+
+
+@contextmanager
+def penalties(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> Iterator[None]:
+    """Write the penalties of the `recent` tokens into `row` [n_vocab], and take them back at the end.
+
+    As llama.cpp: a seen token's logit is divided (if positive) or multiplied by `repeat_penalty`, then lowered by
+    count * frequency_penalty + presence_penalty.
+    """
+    if not settings.penalised or not recent:
+        yield
+        return
+    seen = Counter(recent)
+    ids = np.fromiter(seen.keys(), np.intp, len(seen))
+    counts = np.fromiter(seen.values(), np.float64, len(seen))
+    kept = row[ids]
+    scaled = np.where(kept > 0, kept / settings.repeat_penalty, kept * settings.repeat_penalty)
+    row[ids] = scaled - counts * settings.frequency_penalty - settings.presence_penalty
+    try:
+        yield
+    finally:
+        row[ids] = kept
+
+
+def best_token(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> int:
+    """Return the id with the largest penalised logit (the lowest id among equals)."""
+    if not settings.penalised:
+        return int(row.argmax())
+    with penalties(row, recent, settings):
+        return int(row.argmax())
+
+
+def distribution(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> Distribution:
+    """Return what a token is drawn from, after penalties, filters and temperature (greedy: one token)."""
+    if settings.greedy:
+        return one_hot(best_token(row, recent, settings))
+    with penalties(row, recent, settings):
+        ids, logits = _candidates(row, settings)
+    weights = np.exp((logits - logits[0]) / settings.temperature)
+    return Distribution(ids, weights / weights.sum())
+
+
+def top_probability(row: Logits) -> float:
+    """Return the softmax probability of the largest logit of `row` [n_vocab]."""
+    return 1.0 / float(np.exp(row - row.max()).sum(dtype=np.float64))
+
+
+def _candidates(row: Logits, settings: SamplingSettings) -> tuple[Ids, Probs]:
+    """Return ids and logits that pass the filters, best first."""
+    ids, logits = _top_k(row, settings.top_k)
+    if settings.top_p < 1:
+        ids, logits = _top_p(ids, logits, settings.top_p)
+    if settings.min_p > 0:
+        keep = max(1, int(np.searchsorted(-logits, -(logits[0] + math.log(settings.min_p)), side="right")))
+        ids, logits = ids[:keep], logits[:keep]
+    return ids, logits
+
+
+def _top_k(row: Logits, k: int) -> tuple[Ids, Probs]:
+    ids: Ids = np.arange(len(row)) if not 0 < k < len(row) else _at_least_k_best(row, k)
+    values = row[ids].astype(np.float64)
+    order = np.argsort(-values, kind="stable")
+    if 0 < k < len(row):
+        order = order[:k]
+    return ids[order], values[order]
+
+
+def _at_least_k_best(row: Logits, k: int) -> Ids:
+    """Return, ascending, ids that hold the k best: a cheap threshold first, a full partition only if it fails."""
+    best = row.max()
+    for distance in (4.0, 8.0, 16.0):
+        (ids,) = np.nonzero(row >= best - distance)
+        if len(ids) >= k:
+            return ids
+    kth = np.partition(row, len(row) - k)[len(row) - k]
+    (ids,) = np.nonzero(row >= kth)
+    return ids
+
+
+def _top_p(ids: Ids, logits: Probs, top_p: float) -> tuple[Ids, Probs]:
+    weights = np.exp(logits - logits[0])
+    reached = np.cumsum(weights) >= top_p * weights.sum()
+    keep = int(reached.argmax()) + 1 if reached.any() else len(ids)
+    return ids[:keep], logits[:keep]
