@@ -1,9 +1,67 @@
-"""Target/draft pairs as values. The catalogue itself (models.yaml) is read here."""
+"""Target/draft pairs as values, and the catalogue (models.yaml) they are read from.
+
+Knows YAML and nothing else: no network, no model file is opened here. What is wrong in a catalogue is said with its
+line, its key and the way to write it (`CatalogError`).
+"""
 
 from __future__ import annotations
 
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from specui import catalog_yaml
+from specui.catalog_yaml import Entry
+from specui.errors import CatalogError, UnknownPairError
+
+SHIPPED = Path(__file__).resolve().parent.parent / "models.yaml"
+
+OnProgress = Callable[[str, int, int], None]
+"""Called with (stage, done_bytes, total_bytes) while files are fetched or made; stage is a line for people."""
+
+Cancelled = Callable[[], bool]
+"""Asked now and then during long work; True ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of a Hub repository. `revision` None: its default branch."""
+
+    repo: str
+    file: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file on this machine."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class BundledFile:
+    """The weights that come with SpecUI: as F32 in the role of the target, as Q4_1 in the role of the draft."""
+
+
+Source = HubFile | LocalFile | BundledFile
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target, perhaps with a draft, as the catalogue describes it; nothing says yet whether the files are here."""
+
+    name: str
+    title: str
+    target: Source
+    draft: Source | None = None
+    ctx_size: int | None = None
+    chat_template: str | None = None
+    licence: str = ""
+    notes: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +74,96 @@ class PairFiles:
     draft: Path | None = None
     chat_template: str | None = None
     ctx_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The known pairs by name, in the order of the file."""
+
+    pairs: Mapping[str, Pair]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self.pairs.values())
+
+    @classmethod
+    def load(cls, *paths: Path) -> Catalog:
+        """Read one or more catalogue files; a pair of a later file replaces the earlier one of that name."""
+        return cls({pair.name: pair for path in paths for pair in _read(path)})
+
+    @classmethod
+    def default(cls) -> Catalog:
+        """The shipped catalogue, and over it the user's own file where SPECUI_MODELS names one."""
+        chosen = os.environ.get("SPECUI_MODELS")
+        return cls.load(SHIPPED, *([Path(chosen).expanduser()] if chosen else []))
+
+    def pair(self, name: str) -> Pair:
+        """Return the pair called `name`. Raises UnknownPairError, which lists near names first."""
+        if name in self.pairs:
+            return self.pairs[name]
+        near = difflib.get_close_matches(name, self.pairs, n=3)
+        raise UnknownPairError(name, [*near, *(known for known in self.pairs if known not in near)])
+
+
+def _read(path: Path) -> Iterator[Pair]:
+    first_lines: dict[str, int] = {}
+    for entry in catalog_yaml.read_list(path, "pairs"):
+        pair = _pair(entry)
+        if pair.name in first_lines:
+            fix = f"{pair.name!r} is the name of the pair on line {first_lines[pair.name]} too; give each its own name"
+            raise CatalogError(path, entry.line_of("name"), "name", fix)
+        first_lines[pair.name] = entry.line
+        yield pair
+
+
+PAIR_KEYS = ("name", "title", "target", "draft", "ctx_size", "chat_template", "licence", "notes", "tags")
+
+
+def _pair(entry: Entry) -> Pair:
+    entry.only(PAIR_KEYS)
+    name = entry.name("name")
+    target = _source(entry, "target")
+    if target is None:
+        raise entry.wrong("target", "a pair needs a target; write repo: and file:, or path:, or bundled")
+    return Pair(
+        name=name,
+        title=entry.text("title") or name,
+        target=target,
+        draft=_source(entry, "draft"),
+        ctx_size=entry.positive("ctx_size"),
+        chat_template=entry.text("chat_template") or None,
+        licence=entry.text("licence"),
+        notes=entry.text("notes"),
+        tags=entry.texts("tags"),
+    )
+
+
+def _source(entry: Entry, key: str) -> Source | None:
+    """Read a source; absent, null, off, no, false and none are no source at all, quoted or not."""
+    if entry.is_off(key):
+        return None
+    if entry.plain(key) == "bundled":
+        return BundledFile()
+    inner = entry.mapping(key, "a mapping with repo: and file:, or with path:; or the word bundled, or off")
+    inner.only(("repo", "file", "revision", "path"))
+    if inner.has("path"):
+        if inner.has("repo") or inner.has("file"):
+            raise inner.wrong("path", "a source is either path: or repo: and file:; keep one of the two")
+        path = Path(inner.name("path")).expanduser()
+        return LocalFile(path if path.is_absolute() else entry.path.parent / path)
+    return HubFile(_repo(inner), _file(inner), inner.name("revision") if inner.has("revision") else None)
+
+
+def _repo(entry: Entry) -> str:
+    repo = entry.name("repo")
+    if repo.count("/") != 1 or not all(repo.split("/")) or any(c.isspace() for c in repo):
+        raise entry.wrong("repo", f"{repo!r} is no repository; write owner/name as in the address of its page")
+    return repo
+
+
+def _file(entry: Entry) -> str:
+    file = entry.name("file")
+    if any(c in file for c in "*?["):
+        raise entry.wrong("file", f"{file!r} is a pattern; write the one file's exact name")
+    if not file.endswith(".gguf"):
+        raise entry.wrong("file", f"{file!r} is no GGUF file; write a name that ends in .gguf")
+    return file
