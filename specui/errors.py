@@ -6,6 +6,7 @@
     ├── PromptTooLongError      the prompt does not fit the context (needed, limit)
     ├── TemplateError           the model has no usable chat template (model)
     ├── BusyError               the queue is full (limit)
+    ├── NothingLoadedError      no model is loaded yet
     ├── PortError               the address cannot be bound (host, port)
     ├── StorageError            a folder or file cannot be written (path)
     │   └── DiskSpaceError      not enough room for what is to be written (needed, free)
@@ -75,6 +76,13 @@ class BusyError(SpecUIError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"Busy: {limit} requests are waiting already; try again in a moment")
         self.limit = limit
+
+
+class NothingLoadedError(SpecUIError):
+    """No model is loaded."""
+
+    def __init__(self) -> None:
+        super().__init__("No model is loaded; choose a pair first")
 
 
 class PortError(SpecUIError):

@@ -7,7 +7,8 @@ it at their own pace with `wait`, so that a slow page never slows the engine.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from specui.config import Limits, StepSettings
@@ -93,6 +94,9 @@ class Generation:
         self._settings = request.settings
         self._progress = Progress()
         self._changed = threading.Condition()
+        self._on_cancel: Callable[[], None] | None = None
+        # Not the lock of `_changed`: the action may take other locks under which snapshots are published.
+        self._cancelling = threading.RLock()
 
     @property
     def settings(self) -> StepSettings:
@@ -105,14 +109,25 @@ class Generation:
 
     def cancel(self) -> None:
         """End the answer at the next possible moment, also in prefill; what was written stays."""
-        self.cancelled.set()
-        with self._changed:
-            self._changed.notify_all()
+        with self._cancelling:
+            self.cancelled.set()
+            if self._on_cancel is not None:
+                self._on_cancel()
+
+    def when_cancelled(self, action: Callable[[], None] | None) -> None:
+        """Set what `cancel` does besides raising the flag (at once if it is raised already); None: nothing more.
+
+        The action must not wait for anything. After `when_cancelled(None)` returns it is not running and never will.
+        """
+        with self._cancelling:
+            self._on_cancel = action
+            if action is not None and self.cancelled.is_set():
+                action()
 
     def publish(self, progress: Progress) -> None:
-        """Make `progress` the newest snapshot (called by the runtime)."""
+        """Make `progress` the newest snapshot, one version up (called by the runtime)."""
         with self._changed:
-            self._progress = progress
+            self._progress = replace(progress, version=self._progress.version + 1)
             self._changed.notify_all()
 
     @property

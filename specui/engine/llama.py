@@ -93,6 +93,7 @@ class Model:
         if not handle:
             raise ModelFileError(path, log.reason("llama.cpp cannot load it") + "; download it again or choose another")
         self.path = path
+        self.gpu_layers = gpu_layers
         self.handle: Any = handle
         self._vocab: Any = llama_cpp.llama_model_get_vocab(handle)
         self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
@@ -135,6 +136,11 @@ class Model:
             return ""
         text: bytes = llama_cpp.llama_vocab_get_text(self._vocab, token_id)
         return text.decode("utf-8", "replace")
+
+    def token_texts(self, count: int) -> list[bytes]:
+        """Return the vocabulary's own spelling of the first `count` tokens."""
+        get, vocab = llama_cpp.llama_vocab_get_text, self._vocab
+        return [get(vocab, token_id) for token_id in range(count)]
 
     @property
     def bos_text(self) -> str:

@@ -1,0 +1,108 @@
+"""Runs one generation on a lane: renders the prompt, decodes, and publishes snapshots of the text and the figures.
+
+Knows the engine and the generation handle; nothing about queues, loading or faces.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import replace
+
+from specui.engine.chat import ChatTemplate, Prompt
+from specui.engine.decoder import ABORTED, Decoder, Task
+from specui.engine.llama import Model
+from specui.engine.stats import FinishReason, TokenOrigin
+from specui.engine.text import TextStream
+from specui.errors import BlankPromptError, DecodeError, PromptTooLongError
+from specui.generation import Generation, GenerationRequest, Progress, TokenPiece
+from specui.lane import Lane
+
+PUBLISH_SECONDS = 0.04
+"""Snapshots are made at most this often, so that faces cost the engine next to nothing."""
+
+
+def check_request(request: GenerationRequest) -> None:
+    """Raise BlankPromptError where there is nothing to answer."""
+    text = request.messages[-1].content if request.messages else request.prompt
+    if text is None or not text.strip():
+        raise BlankPromptError
+
+
+def render_prompt(request: GenerationRequest, model: Model, template: ChatTemplate | None, n_ctx: int) -> Prompt:
+    """Return the prompt's ids with room left for a token. Raises TemplateError, PromptTooLongError."""
+    if request.prompt is None:
+        template = template or ChatTemplate(model)
+        return template.fit([(message.role, message.content) for message in request.messages], n_ctx - 1)
+    ids = model.tokenize(request.prompt, add_special=True, parse_special=True)
+    if len(ids) >= n_ctx:
+        raise PromptTooLongError(len(ids) + 1, n_ctx)
+    return Prompt(ids)
+
+
+class Answer:
+    """One answer being written. `run` blocks until it is over; the outcome is in the generation's last snapshot."""
+
+    def __init__(self, generation: Generation, lane: Lane, prompt: Prompt, model: Model) -> None:
+        request = generation.request
+        seed = request.settings.sampling.seed
+        self._generation = generation
+        self._model = model
+        self._text = TextStream(request.limits.stop)
+        self._origins: list[tuple[int, TokenOrigin]] = []
+        self._published = 0.0
+        self._progress = Progress(
+            phase="prefill",
+            prefill_total=len(prompt.token_ids),
+            dropped_turns=prompt.dropped_turns,
+            seed=secrets.randbits(32) if seed is None else seed,
+            prompt_token_ids=tuple(prompt.token_ids),
+        )
+        task = Task(
+            prompt=prompt.token_ids,
+            max_tokens=request.limits.max_tokens,
+            end_tokens=model.end_tokens,
+            seed=self._progress.seed,
+            settings=lambda: generation.settings,
+            on_token=self._on_token,
+        )
+        self._decoder = Decoder(lane.target, lane, task)
+
+    def run(self) -> None:
+        """Decode to the end, or until the generation is cancelled."""
+        try:
+            for done in self._decoder.prefill():
+                self._progress = replace(self._progress, prefill_done=done)
+                self._generation.publish(self._progress)
+            while not self._generation.cancelled.is_set() and self._decoder.step():
+                if time.monotonic() - self._published > PUBLISH_SECONDS:
+                    self._publish_text()
+        except DecodeError as error:
+            if error.code != ABORTED:
+                raise
+        self._finish()
+
+    def _on_token(self, token_id: int, origin: TokenOrigin) -> bool:
+        self._origins.append((token_id, origin))
+        return self._text.push(self._model.piece(token_id))
+
+    def _publish_text(self) -> None:
+        self._published = time.monotonic()
+        self._progress = replace(self._progress, phase="decode")
+        self._generation.publish(self._with_text())
+
+    def _finish(self) -> None:
+        self._text.finish()
+        reason: FinishReason = self._decoder.finish_reason or "cancelled"
+        self._progress = replace(self._progress, phase="done", finish_reason=reason)
+        self._generation.publish(self._with_text())
+
+    def _with_text(self) -> Progress:
+        pieces = tuple(
+            TokenPiece(token_id, text, origin)
+            for (token_id, origin), text in zip(self._origins, self._text.pieces(), strict=True)
+        )
+        stats = self._decoder.stats
+        return replace(
+            self._progress, text=self._text.text, pieces=pieces, stats=stats.snapshot(), rates=tuple(stats.rates)
+        )

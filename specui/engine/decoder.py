@@ -1,0 +1,214 @@
+"""The speculative loop: draft, one target pass, verify, cut to what was committed. Token ids only.
+
+One loop for every mode; mode none is a drafter that proposes nothing. Settings are read anew at each step. Knows
+nothing about text, templates, models or threads; whoever owns the caches supplies them with the drafters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from specui.config import DraftingSettings, SpeculationMode, StepSettings
+from specui.engine.drafting import (
+    AdaptiveLength,
+    Drafter,
+    Outcome,
+    Proposal,
+    TokenCache,
+    evaluate,
+    rewind,
+)
+from specui.engine.stats import FinishReason, StatsRecorder, StepRecord, TokenOrigin
+from specui.engine.verification import EMPTY_DRAFT, Draft, Verdict, Window, choose, verify
+from specui.errors import DecodeError, PromptTooLongError, RollbackError
+
+ABORTED = 2
+"""llama.cpp's decode code for a pass that was cancelled."""
+
+
+class DrafterSource(Protocol):
+    """Gives the drafter for the settings of a step."""
+
+    def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
+        """Return the drafter, the mode it really is, and the reason where that is not the mode asked for."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """Learn that the picked drafter cannot go on; it is not picked again in this answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One answer: the prompt's ids, where it ends, and whom to tell.
+
+    `settings` is called at each step. `on_token` gets every emitted token in order and returns True to end there.
+    """
+
+    prompt: Sequence[int]
+    max_tokens: int
+    end_tokens: frozenset[int]
+    seed: int
+    settings: Callable[[], StepSettings]
+    on_token: Callable[[int, TokenOrigin], bool]
+
+
+class Decoder:
+    """Decodes one answer on a target cache. Call `prefill` to its end, then `step` until it returns False.
+
+    Invariant between calls: the target's cache is the committed tokens without the last one.
+    """
+
+    def __init__(self, target: TokenCache, drafters: DrafterSource, task: Task) -> None:
+        if not 0 < len(task.prompt) < target.n_ctx:
+            raise PromptTooLongError(len(task.prompt) + 1, target.n_ctx)
+        self.committed = list(task.prompt)
+        self.finish_reason: FinishReason | None = None
+        self.stats = StatsRecorder(prompt_tokens=len(task.prompt))
+        self._target = target
+        self._drafters = drafters
+        self._task = task
+        self._rng = np.random.default_rng(task.seed)
+        self._adaptive: dict[SpeculationMode, AdaptiveLength] = {}
+        self._emitted = 0
+
+    def prefill(self) -> Iterator[int]:
+        """Evaluate the prompt in both caches, yielding how many of its tokens are done; then emit the first token."""
+        settings = self._task.settings()
+        yield from self._prefill_target()
+        yield from self._prefill_drafter(settings)
+        started = time.perf_counter()
+        recent = Window(self.committed, (), settings.sampling).at(0)
+        token = choose(self._target.logits(0), recent, settings.sampling, self._rng)
+        self.stats.first_token(time.perf_counter() - started)
+        self._emit_token(token, "target")
+
+    def _prefill_target(self) -> Iterator[int]:
+        prompt = self._task.prompt
+        started = time.perf_counter()
+        keep = rewind(self._target, prompt[:-1])
+        self.stats.cached_prompt_tokens = keep
+        done_before = 0
+        for done in evaluate(self._target, prompt[keep:], rows=1):
+            self.stats.prefill(done - done_before, time.perf_counter() - started)
+            yield keep + done
+            done_before, started = done, time.perf_counter()
+
+    def _prefill_drafter(self, settings: StepSettings) -> Iterator[int]:
+        drafter = self._pick(settings)
+        started = time.perf_counter()
+        try:
+            for _ in drafter.begin(self._task.prompt):
+                self.stats.prefill(0, time.perf_counter() - started)
+                yield len(self._task.prompt)
+                started = time.perf_counter()
+        except DecodeError as error:
+            self._give_up(error)
+        self.stats.prefill(0, time.perf_counter() - started)
+
+    def step(self) -> bool:
+        """Make one target pass and emit what it gives. Returns False when the answer is over."""
+        if self.finish_reason is not None:
+            return False
+        if self._target.n_ctx - len(self._target.tokens) < 1:
+            self.finish_reason = "length"
+            return False
+        settings = self._task.settings()
+        drafter, used = self._pick(settings), self.stats.speculation_used
+        # 1. Draft: as much as the caps, the room in the cache and the remaining tokens allow.
+        t0 = time.perf_counter()
+        draft = self._propose(drafter, settings)
+        t1 = time.perf_counter()
+        # 2. One target pass over the last committed token and the draft.
+        self._target.decode([self.committed[-1], *draft.tokens], rows=len(draft) + 1)
+        t2 = time.perf_counter()
+        # 3. Verify; emit until an end.
+        verdict = verify(draft, self._target.logits, self.committed, settings.sampling, self._rng)
+        t3 = time.perf_counter()
+        emitted = self._emit(draft, verdict)
+        # 4. Cut both caches to what was committed, without its last token, which the next step evaluates.
+        t4 = time.perf_counter()
+        accepted = min(emitted, verdict.num_accepted)
+        self._truncate(len(self.committed) - 1)
+        drafter.accept(Outcome(draft, accepted, len(draft) + 1, t1 - t0, t2 - t1))
+        t5 = time.perf_counter()
+        rejected = int(verdict.last_origin == "recovered" and emitted > accepted)
+        self._count(StepRecord(len(draft), accepted, rejected, emitted, t1 - t0, t2 - t1, t3 - t2 + t5 - t4, used))
+        return self.finish_reason is None
+
+    def _pick(self, settings: StepSettings) -> Drafter:
+        drafter, used, reason = self._drafters.pick(settings.drafting)
+        stats = self.stats
+        if used != stats.speculation_used:
+            stats.close_slice()
+        stats.speculation, stats.speculation_used = settings.drafting.speculation, used
+        stats.speculation_off_reason = reason
+        stats.max_draft_tokens = settings.drafting.draft_cap if used != "none" else 0
+        return drafter
+
+    def _propose(self, drafter: Drafter, settings: StepSettings) -> Draft:
+        limit = self._limit(settings.drafting)
+        if limit < 1:
+            return EMPTY_DRAFT
+        try:
+            return drafter.propose(Proposal(self.committed, limit, settings.sampling, self._rng))
+        except DecodeError as error:
+            self._give_up(error)
+            return EMPTY_DRAFT
+
+    def _give_up(self, error: DecodeError) -> None:
+        """Go on without the drafter whose own decode failed; a cancelled decode ends the answer instead."""
+        if error.code == ABORTED:
+            raise error
+        self._drafters.fail(str(error))
+
+    def _limit(self, drafting: DraftingSettings) -> int:
+        """Return the longest draft this step can use: k drafted tokens give at most k + 1."""
+        mode = self.stats.speculation_used
+        cap = drafting.draft_cap
+        if drafting.adaptive_length and cap:
+            cap = min(cap, self._adaptive.setdefault(mode, AdaptiveLength()).length)
+        remaining = self._task.max_tokens - self._emitted
+        room = self._target.n_ctx - len(self._target.tokens)
+        return min(cap, remaining - 1, room - 1, self._target.max_rows - 1)
+
+    def _truncate(self, length: int) -> None:
+        """Cut the target's cache; where it cannot be cut, rebuild it and draft no more in this answer."""
+        try:
+            self._target.truncate(length)
+        except RollbackError as error:
+            keep = self._target.tokens[:length]
+            self._target.clear()
+            for _ in evaluate(self._target, keep, rows=0):
+                pass
+            self._drafters.fail(str(error))
+
+    def _emit(self, draft: Draft, verdict: Verdict) -> int:
+        """Commit and tell tokens up to the first end; return how many."""
+        for position in range(verdict.num_accepted):
+            self._emit_token(draft.tokens[position], "accepted")
+            if self.finish_reason is not None:
+                return position + 1
+        self._emit_token(verdict.last_token, verdict.last_origin)
+        return verdict.num_accepted + 1
+
+    def _emit_token(self, token: int, origin: TokenOrigin) -> None:
+        self.committed.append(token)
+        self._emitted += 1
+        if self._task.on_token(token, origin) or token in self._task.end_tokens:
+            self.finish_reason = "stop"
+        elif self._emitted >= self._task.max_tokens:
+            self.finish_reason = "length"
+
+    def _count(self, record: StepRecord) -> None:
+        self.stats.step(record)
+        if record.speculation_used in self._adaptive:
+            adaptive = self._adaptive[record.speculation_used]
+            adaptive.update(record.draft_tokens, record.accepted, self.stats.max_draft_tokens)
+        if self.finish_reason is not None:
+            self.stats.close_slice()

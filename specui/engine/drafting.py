@@ -1,0 +1,243 @@
+"""Drafters: what proposes tokens for the target to verify.
+
+`NoDrafter` proposes nothing, `PromptLookup` copies what followed the same words before, `DraftModel` asks a small model.
+Knows token ids and a cache to decode with; nothing about the target, its logits, or text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from specui.config import SamplingSettings
+from specui.engine.sampling import Distribution, Logits, best_token, distribution, top_probability
+from specui.engine.verification import EMPTY_DRAFT, Draft, Window
+from specui.errors import RollbackError
+
+
+class TokenCache(Protocol):
+    """The part of `llama.Context` that the loop and the drafters use."""
+
+    n_ctx: int
+    n_batch: int
+    max_rows: int
+    tokens: list[int]
+
+    def decode(self, tokens: Sequence[int], rows: int) -> None: ...
+    def logits(self, row: int) -> Logits: ...
+    def truncate(self, length: int) -> None: ...
+    def clear(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a drafter is asked: a draft of at most `limit` tokens to follow `committed`."""
+
+    committed: Sequence[int]
+    limit: int
+    sampling: SamplingSettings
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a draft, and what the step cost in seconds of compute; `rows` is the size of the target pass."""
+
+    draft: Draft
+    num_accepted: int
+    rows: int
+    draft_seconds: float
+    verify_seconds: float
+
+
+class Drafter(Protocol):
+    """What proposes draft tokens and is told the outcome."""
+
+    def begin(self, prompt: Sequence[int]) -> Iterator[int]:
+        """Read a new prompt, yielding now and then how many of its tokens are done."""
+        ...
+
+    def propose(self, proposal: Proposal) -> Draft:
+        """Return at most `proposal.limit` tokens; an empty draft makes a plain step."""
+        ...
+
+    def accept(self, outcome: Outcome) -> None:
+        """Learn what the target made of the last draft."""
+        ...
+
+
+class NoDrafter:
+    """Mode none: proposes nothing, which makes the speculative loop plain decoding."""
+
+    def begin(self, prompt: Sequence[int]) -> Iterator[int]:
+        """Nothing to read."""
+        return iter(())
+
+    def propose(self, proposal: Proposal) -> Draft:
+        """Return an empty draft."""
+        return EMPTY_DRAFT
+
+    def accept(self, outcome: Outcome) -> None:
+        """Nothing to learn."""
+
+
+class PromptLookup:
+    """Copies what followed the latest earlier occurrence of the last tokens; longest match first (Saxena 2023).
+
+    One object reads one answer's text, which only grows, and keeps an index from every n-gram (n up to
+    `max_ngram_size`) to the place behind its latest occurrence, so that a proposal costs the same at any length.
+    An n-gram is indexed once a token follows it, so the text's own tail never matches itself. A copy that reaches the
+    end of the text goes on into its own tokens, which continues a repetition.
+    """
+
+    def __init__(self, max_ngram_size: int) -> None:
+        self.max_ngram_size = max_ngram_size
+        self._text: list[int] = []
+        self._behind: list[dict[tuple[int, ...], int]] = [{} for _ in range(max_ngram_size)]
+
+    def begin(self, prompt: Sequence[int]) -> Iterator[int]:
+        """Index the prompt."""
+        self._catch_up(prompt)
+        return iter(())
+
+    def propose(self, proposal: Proposal) -> Draft:
+        """Return the continuation of the longest, latest match, or an empty draft."""
+        self._catch_up(proposal.committed)
+        start = self._find()
+        if start is None or proposal.limit < 1:
+            return EMPTY_DRAFT
+        text, period = self._text, len(self._text) - start
+        copied = text[start : start + proposal.limit]
+        while len(copied) < proposal.limit:
+            copied.append(copied[len(copied) - period])
+        return Draft(copied)
+
+    def accept(self, outcome: Outcome) -> None:
+        """Nothing to learn: the text itself is the state."""
+
+    def _catch_up(self, committed: Sequence[int]) -> None:
+        for token in committed[len(self._text) :]:
+            self._index_tail()
+            self._text.append(token)
+
+    def _index_tail(self) -> None:
+        """Index the n-grams that end the text: a token is about to follow them."""
+        length = len(self._text)
+        for n in range(1, min(self.max_ngram_size, length) + 1):
+            self._behind[n - 1][tuple(self._text[length - n :])] = length
+
+    def _find(self) -> int | None:
+        """Return the place behind the latest earlier occurrence of the longest possible tail."""
+        length = len(self._text)
+        for n in range(min(self.max_ngram_size, length), 0, -1):
+            place = self._behind[n - 1].get(tuple(self._text[length - n :]))
+            if place is not None:
+                return place
+        return None
+
+
+class DraftModel:
+    """A small model that writes the draft token by token (Leviathan et al. 2023; Chen et al. 2023).
+
+    Its cache decodes each committed token once: what the target accepted is there already, what it rejected is cut off.
+    A draft ends early where the model's best token has less than `p_min` probability. Ids from the target's `n_vocab`
+    on (a padded vocabulary) are never proposed.
+    """
+
+    def __init__(self, cache: TokenCache, n_vocab: int, p_min: float = 0.0) -> None:
+        self.p_min = p_min
+        self._cache = cache
+        self._n_vocab = n_vocab
+
+    def begin(self, prompt: Sequence[int]) -> Iterator[int]:
+        """Evaluate all of the prompt but its last token, which the first proposal evaluates with what follows."""
+        if len(prompt) > self._cache.n_ctx:
+            return
+        keep = rewind(self._cache, prompt[:-1])
+        for done in evaluate(self._cache, prompt[keep:-1], rows=0):
+            yield keep + done
+
+    def propose(self, proposal: Proposal) -> Draft:
+        """Return the draft with the distributions it was drawn from (greedy: without)."""
+        committed, cache = proposal.committed, self._cache
+        limit = min(proposal.limit, cache.n_ctx - len(committed))
+        if limit < 1:
+            return EMPTY_DRAFT
+        keep = rewind(cache, committed[:-1])
+        for _ in evaluate(cache, committed[keep:], rows=1):
+            pass
+        return self._write(proposal, limit)
+
+    def _write(self, proposal: Proposal, limit: int) -> Draft:
+        tokens: list[int] = []
+        distributions: list[Distribution] = []
+        sampling = proposal.sampling
+        while True:
+            row = self._cache.logits(0)[: self._n_vocab]
+            recent = Window(proposal.committed, tokens, sampling).at(len(tokens))
+            if self.p_min > 0 and top_probability(row) < self.p_min:
+                break
+            if sampling.greedy:
+                tokens.append(best_token(row, recent, sampling))
+            else:
+                distributions.append(distribution(row, recent, sampling))
+                tokens.append(distributions[-1].draw(proposal.rng))
+            if len(tokens) == limit:
+                break
+            self._cache.decode(tokens[-1:], rows=1)
+        return Draft(tokens, None if sampling.greedy else distributions)
+
+    def accept(self, outcome: Outcome) -> None:
+        """Cut the cache to what was committed; the last token is evaluated by the next proposal."""
+        # The last drafted token was never evaluated, so a fully accepted draft leaves nothing to cut.
+        surplus = max(0, len(outcome.draft) - 1 - outcome.num_accepted)
+        if surplus:
+            length = len(self._cache.tokens) - surplus
+            truncate_or_clear(self._cache, length)
+
+
+class AdaptiveLength:
+    """The classic adaptive draft length (as in Hugging Face assisted generation): +2 when all were accepted, else -1."""
+
+    def __init__(self, start: int = 5) -> None:
+        self.length = start
+
+    def update(self, drafted: int, accepted: int, cap: int) -> None:
+        """Learn from one draft; `cap` is the longest length allowed."""
+        if drafted:
+            step = 2 if accepted == drafted else -1
+            self.length = min(cap, max(1, self.length + step))
+
+
+def rewind(cache: TokenCache, tokens: Sequence[int]) -> int:
+    """Cut `cache` to its longest common prefix with `tokens` and return what is kept (0 where it cannot be cut)."""
+    truncate_or_clear(cache, common_prefix(cache.tokens, tokens))
+    return len(cache.tokens)
+
+
+def truncate_or_clear(cache: TokenCache, length: int) -> None:
+    """Cut `cache` to `length` tokens; a memory that cannot drop its tail is emptied, to be filled anew."""
+    try:
+        cache.truncate(length)
+    except RollbackError:
+        cache.clear()
+
+
+def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """Return the length of the longest common prefix."""
+    length = min(len(left), len(right))
+    if left[:length] == right[:length]:
+        return length
+    return next(i for i in range(length) if left[i] != right[i])
+
+
+def evaluate(cache: TokenCache, tokens: Sequence[int], rows: int) -> Iterator[int]:
+    """Decode `tokens` in batches, with `rows` rows of logits for the last batch; yield how many are done."""
+    for start in range(0, len(tokens), cache.n_batch):
+        part = tokens[start : start + cache.n_batch]
+        last = start + len(part) == len(tokens)
+        cache.decode(part, rows if last else 0)
+        yield start + len(part)

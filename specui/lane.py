@@ -1,0 +1,140 @@
+"""A lane: a target context, a draft context if one is needed, and the drafters on them.
+
+The draft loads on first need, beside a running answer, and can be freed on request. Whatever keeps a mode from being
+used becomes a reason that is shown; the target goes on. Knows the engine; nothing about queues or faces.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from specui.config import MAX_DRAFT_TOKENS_LIMIT, DraftingSettings, LoadSettings, SpeculationMode
+from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup
+from specui.engine.llama import AbortFlag, Context, ContextSize, Model
+from specui.errors import SpecUIError, VocabularyError
+from specui.vocab import Vocabulary, first_difference
+
+NO_DRAFT = "this pair has no draft model"
+LOADING = "the draft model is loading"
+
+
+def _vocabulary(model: Model, count: int) -> Vocabulary:
+    return Vocabulary(model.vocab_type, model.token_texts(count), model.add_bos)
+
+
+class DraftSlot:
+    """The draft model of a lane: not needed yet, loading, ready, or off with a reason."""
+
+    def __init__(self, path: Path | None, target: Model, open_context: Callable[[Model, int], Context]) -> None:
+        self.path = path
+        self.model: Model | None = None
+        self.context: Context | None = None
+        self.off_reason: str | None = None if path else NO_DRAFT
+        self._target = target
+        self._open_context = open_context
+        self._thread: threading.Thread | None = None
+
+    def load(self) -> None:
+        """Load the draft if that was not tried yet; a failure becomes `off_reason`."""
+        self.begin_load()
+        if self._thread is not None:
+            self._thread.join()
+
+    def begin_load(self) -> None:
+        """Start loading in the background if that was not tried yet."""
+        if self.context is None and self.off_reason is None and self._thread is None:
+            self._thread = threading.Thread(target=self._load, name="specui-draft", daemon=True)
+            self._thread.start()
+
+    def _load(self) -> None:
+        model: Model | None = None
+        try:
+            assert self.path is not None
+            same_file = self.path.samefile(self._target.path) if self.path.exists() else False
+            model = self._target if same_file else Model(self.path, self._target.gpu_layers)
+            self._check_vocabulary(model)
+            context = self._open_context(model, 1)
+        except SpecUIError as error:
+            self.off_reason = str(error)
+            if model is not None and model is not self._target:
+                model.close()
+            return
+        self.model, self.context = model, context
+
+    def _check_vocabulary(self, draft: Model) -> None:
+        if draft is self._target:
+            return
+        difference = first_difference(_vocabulary(self._target, self._target.n_vocab), _vocabulary(draft, draft.n_vocab))
+        if difference is not None:
+            raise VocabularyError(draft.path, f"cannot draft for {self._target.path.name}: {difference}")
+
+    def close(self) -> None:
+        """Free the draft; it loads again when it is needed."""
+        if self._thread is not None:
+            self._thread.join()
+        if self.context is not None:
+            self.context.close()
+        if self.model is not None and self.model is not self._target:
+            self.model.close()
+        self.model = self.context = self._thread = None
+
+
+class Lane:
+    """Contexts on one target, with the drafter for each mode. Used by one thread at a time."""
+
+    def __init__(self, target: Model, draft_path: Path | None, settings: LoadSettings) -> None:
+        self.abort = AbortFlag()
+        self._settings = settings
+        self._target_model = target
+        self.target = self._open_context(target, MAX_DRAFT_TOKENS_LIMIT + 1)
+        self.draft = DraftSlot(draft_path, target, self._open_context)
+        self._none = NoDrafter()
+        self._lookup: PromptLookup | None = None
+        self._failed: dict[SpeculationMode, str] = {}
+        self._picked: SpeculationMode = "none"
+
+    def _open_context(self, model: Model, max_rows: int) -> Context:
+        size = ContextSize(self._settings.ctx_size, self._settings.batch_size, max_rows)
+        return Context(model, size, self._settings.threads, self.abort)
+
+    def begin_answer(self, drafting: DraftingSettings) -> None:
+        """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be needed."""
+        self._lookup = None
+        self._failed.clear()
+        if drafting.speculation in ("draft-model", "auto") and self._target_model.rollback_off_reason is None:
+            self.draft.load()
+
+    def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
+        """Return the drafter for a step, the mode it really is, and the reason where that is not the one asked for."""
+        mode = drafting.speculation
+        reason = None if mode == "none" else self._failed.get(mode) or self._target_model.rollback_off_reason
+        drafter = None if reason or mode == "none" else self._drafter(drafting)
+        if drafter is None and mode != "none" and reason is None:
+            reason = self.draft.off_reason or LOADING
+        self._picked = "none" if drafter is None else mode
+        return drafter or self._none, self._picked, reason
+
+    def _drafter(self, drafting: DraftingSettings) -> Drafter | None:
+        if drafting.speculation == "prompt-lookup":
+            return self._lookup_for(drafting.max_ngram_size)
+        self.draft.begin_load()
+        context = self.draft.context
+        if context is None:
+            return None
+        return DraftModel(context, self._target_model.n_vocab, drafting.draft_p_min)
+
+    def _lookup_for(self, max_ngram_size: int) -> PromptLookup:
+        if self._lookup is None or self._lookup.max_ngram_size != max_ngram_size:
+            self._lookup = PromptLookup(max_ngram_size)
+        return self._lookup
+
+    def fail(self, reason: str) -> None:
+        """Leave the drafter picked last out for the rest of this answer."""
+        self._failed[self._picked] = reason
+
+    def close(self) -> None:
+        """Free both contexts and the draft's weights (the target's belong to the caller)."""
+        self.draft.close()
+        self.target.close()

@@ -1,0 +1,199 @@
+"""What is loaded, and the one line of work around it.
+
+Loads a pair (the target once, the draft when it is needed), swaps it for another without losing the current one when
+that fails, and runs generations in turn. Knows the jobs below it; nothing about gradio, HTTP or the command line.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from specui.answer import Answer, check_request, render_prompt
+from specui.catalog import PairFiles
+from specui.config import MAX_QUEUE_LENGTH, LoadSettings
+from specui.engine.chat import ChatTemplate
+from specui.engine.llama import Model
+from specui.errors import NothingLoadedError, SpecUIError
+from specui.generation import Generation, GenerationRequest, Progress
+from specui.lane import Lane
+from specui.line import Job, Line
+
+log = logging.getLogger("specui")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """What is loaded now, for faces to show."""
+
+    name: str
+    title: str
+    target: Path
+    draft: Path | None
+    ctx_size: int
+    threads: int
+    target_bytes: int
+    draft_bytes: int
+    has_chat_template: bool
+    draft_off_reason: str | None
+
+
+class _Pair:
+    """A loaded pair: weights, lane and template."""
+
+    def __init__(self, files: PairFiles, settings: LoadSettings, target: Model | None) -> None:
+        self.files = files
+        self._owned = target is None
+        self.model = target or Model(files.target, settings.gpu_layers)
+        try:
+            self.template = _template(self.model, files.chat_template)
+            self.lane = Lane(self.model, files.draft, settings)
+        except SpecUIError:
+            if self._owned:
+                self.model.close()
+            raise
+
+    def describe(self) -> LoadedPair:
+        draft = self.lane.draft
+        return LoadedPair(
+            name=self.files.name,
+            title=self.files.title,
+            target=self.files.target,
+            draft=self.files.draft,
+            ctx_size=self.lane.target.n_ctx,
+            threads=self.lane.target.threads,
+            target_bytes=self.model.size_bytes,
+            draft_bytes=draft.model.size_bytes if draft.model else 0,
+            has_chat_template=self.template is not None,
+            draft_off_reason=draft.off_reason,
+        )
+
+    def close(self, keep_model: bool) -> None:
+        self.lane.close()
+        if not keep_model:
+            self.model.close()
+
+
+def _template(model: Model, override: str | None) -> ChatTemplate | None:
+    """Return the template; None where the file has none (a chat request then says so)."""
+    if override is None and model.chat_template is None:
+        return None
+    return ChatTemplate(model, override)
+
+
+class Runtime:
+    """The loaded pair and the line of answers. All methods may be called from any thread."""
+
+    def __init__(self, settings: LoadSettings) -> None:
+        self._settings = settings
+        self._pair: _Pair | None = None
+        self._line = Line(MAX_QUEUE_LENGTH)
+
+    @property
+    def loaded(self) -> LoadedPair | None:
+        """What is loaded, or None."""
+        pair = self._pair
+        return pair.describe() if pair else None
+
+    def queue_length(self) -> int:
+        """How many jobs wait or run."""
+        return len(self._line)
+
+    def load(self, files: PairFiles) -> LoadedPair:
+        """Load a pair in turn and make it the current one; blocks. When it fails the old pair stays, and this raises."""
+        return self._in_turn(lambda: self._load(files))
+
+    def _load(self, files: PairFiles) -> LoadedPair:
+        settings = replace(self._settings, ctx_size=files.ctx_size or self._settings.ctx_size)
+        old = self._pair
+        shared = old.model if old is not None and old.files.target == files.target else None
+        new = _Pair(files, settings, shared)
+        self._pair = new
+        if old is not None:
+            old.close(keep_model=shared is not None)
+        return new.describe()
+
+    def unload_draft(self) -> None:
+        """Free the draft's memory, in turn; it loads again when a mode needs it."""
+
+        def free() -> None:
+            if self._pair is not None:
+                self._pair.lane.draft.close()
+
+        self._in_turn(free)
+
+    def _in_turn(self, action: Callable[[], T]) -> T:
+        """Run `action` on the engine's thread and return or raise what it does."""
+        done = threading.Event()
+        result: list[T] = []
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                result.append(action())
+            except BaseException as error:  # handed to the caller, whatever it is
+                failure.append(error)
+            done.set()
+
+        self._line.join(Job(run, on_place=lambda place: None))
+        done.wait()
+        if failure:
+            raise failure[0]
+        return result[0]
+
+    def start(self, request: GenerationRequest) -> Generation:
+        """Put a request in the line and return its handle. Raises BlankPromptError, BusyError, NothingLoadedError."""
+        check_request(request)
+        if self._pair is None:
+            raise NothingLoadedError
+        generation = Generation(request)
+        job = Job(
+            run=lambda: self._run(generation),
+            on_place=lambda place: generation.publish(replace(generation.progress, place=place)),
+        )
+
+        def leave() -> None:
+            if self._line.leave(job):
+                generation.publish(Progress(phase="done", finish_reason="cancelled"))
+
+        generation.when_cancelled(leave)
+        self._line.join(job)
+        return generation
+
+    def _run(self, generation: Generation) -> None:
+        try:
+            self._answer(generation)
+        except SpecUIError as error:
+            self._fail(generation, error)
+        except Exception as error:
+            log.exception("The engine failed")
+            self._fail(generation, SpecUIError(f"The engine failed: {error!r}; the log has the details"))
+
+    def _fail(self, generation: Generation, error: SpecUIError) -> None:
+        generation.publish(replace(generation.progress, phase="failed", error=error))
+
+    def _answer(self, generation: Generation) -> None:
+        pair = self._pair
+        if pair is None:
+            raise NothingLoadedError
+        lane = pair.lane
+        generation.when_cancelled(lane.abort.set)
+        try:
+            prompt = render_prompt(generation.request, pair.model, pair.template, lane.target.n_ctx)
+            lane.begin_answer(generation.settings.drafting)
+            Answer(generation, lane, prompt, pair.model).run()
+        finally:
+            generation.when_cancelled(None)
+            lane.abort.clear()
+
+    def close(self) -> None:
+        """Finish what waits and free everything."""
+        self._line.close()
+        if self._pair is not None:
+            self._pair.close(keep_model=False)
+            self._pair = None
