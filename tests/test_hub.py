@@ -1,0 +1,333 @@
+"""The Hub through huggingface_hub itself, against a real HTTP server; each client is a process with its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_server import COMMIT, TOKEN, HubRepo, HubState, hub_server
+
+SOURCE_ROOT = Path(__file__).resolve().parent.parent
+HEAD = b"GGUF\x03\x00\x00\x00"
+TARGET = HEAD + bytes(range(256)) * 400
+DRAFT = HEAD + b"draft" * 1_000
+LARGE = HEAD + b"\x01" * 25_000_000
+
+CLIENT = """
+import collections, json, shutil, sys
+sys.path.insert(0, sys.argv[1])
+asked = json.loads(sys.argv[2])
+from specui import hub
+from specui.catalog import HubFile
+from specui.errors import SpecUIError
+
+if asked["free"] is not None:
+    shutil.disk_usage = lambda path: collections.namedtuple("Usage", "free")(asked["free"])
+files = [HubFile(*file) for file in asked["files"]]
+progress = []
+answer = {}
+try:
+    if asked["cached_only"]:
+        paths = [hub.cached(file) for file in files]
+    else:
+        stop = asked["cancel_after"]
+        paths = hub.download(files, lambda *p: progress.append(p), lambda: stop is not None and len(progress) >= stop)
+    answer["paths"] = [str(path) if path else None for path in paths]
+except SpecUIError as error:
+    answer.update(kind=type(error).__name__, message=str(error), repo=getattr(error, "repo", None))
+answer["progress"] = progress
+print(json.dumps(answer))
+"""
+
+
+@dataclass
+class Answer:
+    """What a client process came to: paths, or the kind and message of its error."""
+
+    paths: list[Path | None] = field(default_factory=list)
+    progress: list[list[Any]] = field(default_factory=list)
+    kind: str = ""
+    message: str = ""
+    repo: str | None = None
+    log: str = ""
+
+
+@dataclass
+class Client:
+    """Starts processes that use specui.hub with a cache of their own."""
+
+    endpoint: str
+    home: Path
+
+    def start(self, *files: tuple[str, ...], env: dict[str, str] | None = None, **asked: Any) -> subprocess.Popen[str]:
+        asked = {"files": files, "cached_only": False, "cancel_after": None, "free": None, **asked}
+        variables = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
+        variables |= {"HF_HOME": str(self.home), "HF_ENDPOINT": self.endpoint, "HF_HUB_DISABLE_TELEMETRY": "1"}
+        command = [sys.executable, "-W", "error", "-c", CLIENT, str(SOURCE_ROOT), json.dumps(asked)]
+        streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, env=variables | (env or {}), **streams)
+
+    def run(self, *files: tuple[str, ...], env: dict[str, str] | None = None, **asked: Any) -> Answer:
+        return finish(self.start(*files, env=env, **asked))
+
+    def blobs(self) -> list[Path]:
+        return sorted(path for path in self.home.rglob("blobs/*") if path.is_file())
+
+
+def finish(process: subprocess.Popen[str]) -> Answer:
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert TOKEN not in out + err
+    found = json.loads(out)
+    found["paths"] = [Path(path) if path else None for path in found.get("paths", [])]
+    return Answer(log=err, **found)
+
+
+@pytest.fixture
+def hub() -> Iterator[HubState]:
+    repos = {
+        "maker/pair-GGUF": HubRepo({"model-Q4_K_M.gguf": TARGET, "model-Q8_0.gguf": DRAFT, "README.md": b"text"}),
+        "maker/large-GGUF": HubRepo({"large.gguf": LARGE, "sub/inner.gguf": DRAFT}),
+    }
+    with hub_server(repos) as state:
+        yield state
+
+
+@pytest.fixture
+def client(hub: HubState, tmp_path: Path) -> Client:
+    return Client(hub.endpoint, tmp_path / "hf")
+
+
+TARGET_FILE = ("maker/pair-GGUF", "model-Q4_K_M.gguf")
+DRAFT_FILE = ("maker/pair-GGUF", "model-Q8_0.gguf")
+LARGE_FILE = ("maker/large-GGUF", "large.gguf")
+
+
+def read(path: Path | None) -> bytes:
+    assert path is not None
+    return path.read_bytes()
+
+
+def test_both_files_arrive_with_one_progress_in_bytes(hub: HubState, client: Client) -> None:
+    answer = client.run(TARGET_FILE, DRAFT_FILE)
+    assert [read(path) for path in answer.paths] == [TARGET, DRAFT]
+    total = len(TARGET) + len(DRAFT)
+    assert {size for _, _, size in answer.progress} == {total}
+    done = [count for _, count, _ in answer.progress]
+    assert done == sorted(done)
+    assert done[-1] == total
+    assert {stage for stage, _, _ in answer.progress} == {
+        f"Downloading {name}" for _, name in (TARGET_FILE, DRAFT_FILE)
+    }
+    assert answer.log == ""
+
+
+def test_all_sizes_are_known_before_the_first_byte(hub: HubState, client: Client) -> None:
+    client.run(TARGET_FILE, DRAFT_FILE)
+    methods = [request.method for request in hub.requests]
+    assert methods[:2] == ["HEAD", "HEAD"]
+    assert {request.path.rpartition("/")[2] for request in hub.requests[:2]} == {TARGET_FILE[1], DRAFT_FILE[1]}
+    assert methods.count("GET") == 2
+
+
+def test_a_large_file_reports_on_the_way_and_one_in_a_subfolder_is_found(client: Client) -> None:
+    answer = client.run(LARGE_FILE, ("maker/large-GGUF", "sub/inner.gguf"))
+    assert [read(path) for path in answer.paths] == [LARGE, DRAFT]
+    assert len({done for _, done, _ in answer.progress}) >= 4
+
+
+def test_a_revision_is_asked_for(hub: HubState, client: Client) -> None:
+    answer = client.run((*TARGET_FILE, COMMIT))
+    assert read(answer.paths[0]) == TARGET
+    assert all(f"/resolve/{COMMIT}/" in f"/{request.path}" for request in hub.requests)
+
+
+def test_too_small_a_disk_is_said_before_the_first_byte(hub: HubState, client: Client) -> None:
+    answer = client.run(TARGET_FILE, DRAFT_FILE, free=len(TARGET) + 50_000_000)
+    assert answer.kind == "DiskSpaceError"
+    assert hub.seen("GET") == []
+
+
+def test_the_cache_is_used_without_a_request(hub: HubState, client: Client) -> None:
+    assert client.run(TARGET_FILE, cached_only=True).paths == [None]
+    first = client.run(TARGET_FILE, DRAFT_FILE)
+    hub.requests.clear()
+    assert client.run(TARGET_FILE, DRAFT_FILE).paths == first.paths
+    assert client.run(TARGET_FILE, DRAFT_FILE, cached_only=True).paths == first.paths
+    assert client.run(TARGET_FILE, DRAFT_FILE, env={"HF_HUB_OFFLINE": "1"}).paths == first.paths
+    assert hub.requests == []
+
+
+def test_only_what_is_missing_is_fetched_and_counted(hub: HubState, client: Client) -> None:
+    client.run(DRAFT_FILE)
+    hub.requests.clear()
+    answer = client.run(TARGET_FILE, DRAFT_FILE, free=len(TARGET) + 50_000_000)
+    assert [read(path) for path in answer.paths] == [TARGET, DRAFT]
+    assert {size for _, _, size in answer.progress} == {len(TARGET)}
+    assert all(request.path.endswith(TARGET_FILE[1]) for request in hub.requests)
+
+
+def test_offline_and_not_cached_names_the_file_without_a_request(hub: HubState, client: Client) -> None:
+    answer = client.run(TARGET_FILE, env={"HF_HUB_OFFLINE": "1"})
+    assert answer.kind == "HubError"
+    assert answer.message.startswith("maker/pair-GGUF model-Q4_K_M.gguf: not in the cache")
+    assert "HF_HUB_OFFLINE" in answer.message
+    assert hub.requests == []
+
+
+def test_no_network_is_said_soon_and_the_cache_still_serves(client: Client) -> None:
+    client.run(DRAFT_FILE)
+    away = Client("http://127.0.0.1:9", client.home)
+    assert away.run(TARGET_FILE).message.endswith(
+        "http://127.0.0.1:9 cannot be reached; check the network, HF_ENDPOINT and proxies"
+    )
+    assert read(away.run(DRAFT_FILE).paths[0]) == DRAFT
+
+
+def test_an_endpoint_that_is_no_address_is_named(client: Client) -> None:
+    answer = Client("no-address", client.home).run(TARGET_FILE)
+    assert answer.kind == "HubError"
+    assert "no-address cannot be reached" in answer.message
+
+
+def test_a_server_that_is_no_hub_is_named(hub: HubState, client: Client) -> None:
+    hub.bare = True
+    assert "does not answer as a Hub does" in client.run(TARGET_FILE).message
+
+
+def messages_of_refusals(hub: HubState, client: Client) -> dict[str, Answer]:
+    hub.repos["maker/private"] = HubRepo({"a.gguf": TARGET}, needs_token=True)
+    hub.repos["maker/gated"] = HubRepo({"a.gguf": TARGET}, gated=True)
+    hub.repos["maker/forbidden"] = HubRepo({"a.gguf": TARGET}, forbidden=True)
+    return {
+        "no such repository, or a private one": client.run(("maker/none", "a.gguf")),
+        "the Hub does not accept the token (401)": client.run(TARGET_FILE, env={"HF_TOKEN": "hf_wrong"}),
+        "its terms must be accepted first": client.run(("maker/gated", "a.gguf"), env={"HF_TOKEN": TOKEN}),
+        "access is forbidden (403)": client.run(("maker/forbidden", "a.gguf"), env={"HF_TOKEN": TOKEN}),
+        "the repository has no such file": client.run(("maker/pair-GGUF", "model-Q4_0.gguf")),
+        "the repository has no revision v9": client.run((*TARGET_FILE, "v9")),
+    }
+
+
+def test_each_refusal_has_its_own_single_line(hub: HubState, client: Client) -> None:
+    for said, answer in messages_of_refusals(hub, client).items():
+        assert answer.kind == "HubError", said
+        assert f": {said}" in answer.message
+        assert "\n" not in answer.message
+        assert "hf_" not in answer.message
+        assert answer.repo is not None
+    assert hub.seen("GET") == [request for request in hub.seen("GET") if "/tree/" in request.path]
+
+
+def test_a_private_repository_opens_with_the_token(hub: HubState, client: Client) -> None:
+    hub.repos["maker/private"] = HubRepo({"a.gguf": TARGET}, needs_token=True)
+    assert "private one" in client.run(("maker/private", "a.gguf")).message
+    assert read(client.run(("maker/private", "a.gguf"), env={"HF_TOKEN": TOKEN}).paths[0]) == TARGET
+
+
+def test_near_names_are_listed(client: Client) -> None:
+    message = client.run(("maker/pair-GGUF", "MODEL-q4_k_s.gguf")).message
+    assert "did you mean model-Q4_K_M.gguf" in message
+    assert "README" not in message
+
+
+def test_a_repository_without_any_gguf_says_so(hub: HubState, client: Client) -> None:
+    hub.repos["maker/other"] = HubRepo({"model.safetensors": b"x"})
+    assert client.run(("maker/other", "a.gguf")).message.endswith("it has no GGUF file at all")
+
+
+@pytest.mark.parametrize(("status", "said"), [(429, "fewer requests (429)"), (500, "the Hub answered 500")])
+def test_a_hub_out_of_order_is_said(hub: HubState, client: Client, status: int, said: str) -> None:
+    hub.repos["maker/ill"] = HubRepo({"a.gguf": TARGET}, status=status)
+    assert said in client.run(("maker/ill", "a.gguf")).message
+
+
+def test_a_connection_cut_in_the_middle_is_resumed(hub: HubState, client: Client) -> None:
+    hub.break_offs = [len(LARGE) * 6 // 10]
+    answer = client.run(LARGE_FILE)
+    assert read(answer.paths[0]) == LARGE
+    first, second = hub.seen("GET")
+    assert first.byte_range is None
+    assert second.byte_range is not None
+    assert hub.sent_bytes < len(LARGE) * 1.5
+    assert answer.progress[-1][1:] == [len(LARGE)] * 2
+
+
+def test_a_file_that_comes_short_is_not_kept(hub: HubState, client: Client) -> None:
+    hub.claimed_size = len(TARGET) + 1
+    answer = client.run(TARGET_FILE)
+    assert answer.kind == "HubError"
+    assert "start it again" in answer.message or "try again" in answer.message
+    assert client.blobs() == []
+    assert client.run(TARGET_FILE, cached_only=True).paths == [None]
+
+
+@pytest.mark.parametrize("data", [b"<!doctype html><title>Sign in</title>", b"GG", b"GGUF\x07\x00\x00\x00" + b"x" * 99])
+def test_what_is_no_gguf_is_never_returned(hub: HubState, client: Client, data: bytes) -> None:
+    files = hub.repos["maker/pair-GGUF"].files
+    files["model-Q4_K_M.gguf"] = data
+    for _ in range(2):
+        answer = client.run(TARGET_FILE)
+        assert (answer.kind, answer.paths) == ("HubError", [])
+        assert "GGUF" in answer.message
+        assert client.run(TARGET_FILE, cached_only=True).paths == [None]
+    files["model-Q4_K_M.gguf"] = TARGET
+    assert read(client.run(TARGET_FILE).paths[0]) == TARGET
+
+
+def test_a_broken_file_in_the_cache_is_fetched_anew(client: Client) -> None:
+    path = client.run(TARGET_FILE).paths[0]
+    assert path is not None
+    path.resolve().write_bytes(b"<html>")
+    assert client.run(TARGET_FILE, cached_only=True).paths == [None]
+    assert read(client.run(TARGET_FILE).paths[0]) == TARGET
+
+
+def test_a_stopped_download_leaves_nothing_half(client: Client) -> None:
+    answer = client.run(LARGE_FILE, cancel_after=1)
+    assert answer.kind == "HubError"
+    assert "was stopped" in answer.message
+    assert client.blobs() == []
+    assert read(client.run(LARGE_FILE).paths[0]) == LARGE
+
+
+def test_killed_at_forty_per_cent_then_started_again(hub: HubState, client: Client) -> None:
+    hub.stall_after = len(LARGE) * 4 // 10
+    process = client.start(LARGE_FILE)
+    assert hub.stalled.wait(20)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    hub.stall_after = None
+    hub.resume.set()
+    assert client.run(LARGE_FILE, cached_only=True).paths == [None]
+    assert read(client.run(LARGE_FILE).paths[0]) == LARGE
+
+
+def test_two_processes_fetch_one_file_once(hub: HubState, client: Client) -> None:
+    hub.stall_after = 1_000
+    processes = [client.start(TARGET_FILE) for _ in range(2)]
+    assert hub.stalled.wait(20)
+    hub.resume.set()
+    answers = [finish(process) for process in processes]
+    assert [read(answer.paths[0]) for answer in answers] == [TARGET, TARGET]
+    assert len(hub.seen("GET")) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_named(client: Client) -> None:
+    client.home.write_text("in the way", encoding="utf-8")
+    answer = client.run(TARGET_FILE)
+    assert answer.kind == "HubError"
+    assert str(client.home) in answer.message
+    assert answer.message.endswith("set HF_HOME to a folder that can")
+
+
+def test_a_repository_name_that_cannot_be_is_refused(client: Client) -> None:
+    assert "write owner/name" in client.run(("a//b/c", "x.gguf")).message
