@@ -1,0 +1,132 @@
+"""Starts SpecUI: parses the options, binds the address, loads the pair in the background and serves the page.
+
+Everything else is elsewhere: the page in `specui/ui/`, the model in `specui/runtime.py`. Page and API share one
+FastAPI application on one port.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+import uvicorn
+from fastapi import FastAPI
+
+from specui import pairs
+from specui.catalog import Cancelled, Catalog, OnProgress, PairFiles
+from specui.cli import add_model_options, load_settings
+from specui.config import DEFAULT_HOST, DEFAULT_PAIR, DEFAULT_PORT, SPECULATION_MODES, DraftingSettings, parse_mode
+from specui.errors import PortError, SettingError, SpecUIError
+from specui.runtime import Runtime
+from specui.ui.loader import Fetch, PairLoader
+from specui.ui.models import begin
+from specui.ui.page import House, build, mount
+
+SHUTDOWN_SECONDS = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until interrupted. Exit code 2 for an option that cannot work, 1 for any other error, in one line."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    arguments = _parser().parse_args(argv)
+    try:
+        _run(arguments)
+    except SpecUIError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, SettingError) else 1
+    except KeyboardInterrupt:
+        pass  # the usual way to end it
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python app.py", description="A local chat with a speculation switch.")
+    page = parser.add_argument_group("page")
+    page.add_argument("--host", default=_default_host(), metavar="HOST", help="address (default: %(default)s)")
+    page.add_argument("--port", type=int, default=DEFAULT_PORT, metavar="N", help="port (default: %(default)s)")
+    add_model_options(parser)
+    modes, start = ", ".join(SPECULATION_MODES), DraftingSettings().speculation
+    parser.add_argument("--speculation", default=start, metavar="MODE", help=f"{modes} (default: %(default)s)")
+    return parser
+
+
+def _default_host() -> str:
+    """Return the address to bind; a Hugging Face Space is reached from outside its container."""
+    return "0.0.0.0" if os.environ.get("SPACE_ID") else DEFAULT_HOST  # noqa: S104
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    speculation = parse_mode(arguments.speculation, "--speculation")
+    catalog = Catalog.default()
+    settings = load_settings(arguments)
+    given = _given_files(arguments)
+    pair = None if given else catalog.pair(arguments.pair or DEFAULT_PAIR)
+    listener = listen(arguments.host, arguments.port)
+    runtime = Runtime(settings)
+    house = House(runtime, PairLoader(runtime), catalog, pairs, speculation)
+    if given is not None:
+        house.loader.start(given.name, given.title, _already_here(given))
+    elif pair is not None:
+        begin(house.loader, pair, pairs)
+    try:
+        serve(application(house), listener)
+    finally:
+        house.loader.cancel()
+        house.sessions.close()
+        runtime.close()
+
+
+def _given_files(arguments: argparse.Namespace) -> PairFiles | None:
+    if arguments.target is None:
+        if arguments.draft is not None:
+            raise SettingError("--draft", str(arguments.draft), "--target with it")
+        return None
+    if arguments.pair is not None:
+        raise SettingError("--pair", arguments.pair, "either --pair or --target, not both")
+    return pairs.from_paths(arguments.target, arguments.draft)
+
+
+def _already_here(files: PairFiles) -> Fetch:
+    def fetch(on_progress: OnProgress, cancelled: Cancelled) -> PairFiles:
+        return files
+
+    return fetch
+
+
+def application(house: House) -> FastAPI:
+    """Return the application: the page at its root."""
+    app = FastAPI(title="SpecUI", docs_url=None, redoc_url=None, openapi_url=None)
+    return mount(app, build(house))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address; port 0 takes a free one. Raises PortError."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OverflowError:
+        raise PortError(host, port, "a port is a number from 0 to 65,535") from None
+    except OSError as error:
+        raise PortError(host, port, (error.strerror or str(error)).lower()) from None
+
+
+def serve(app: FastAPI, listener: socket.socket) -> None:
+    """Print the address and serve until interrupted."""
+    host, port = listener.getsockname()[:2]
+    shown = "localhost" if host in ("0.0.0.0", "::") else host  # noqa: S104
+    address = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    sys.stdout.write(f"SpecUI is at {address}  (Ctrl+C ends it)\n")
+    sys.stdout.flush()
+    forwarders = "*" if os.environ.get("SPACE_ID") else None
+    config = uvicorn.Config(
+        app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS, forwarded_allow_ips=forwarders
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,73 @@
+"""The page: its tabs, theme, styles and script, put together and mounted on an application.
+
+Everything is served from this machine: no fonts, scripts or styles from elsewhere, no analytics, no run history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gradio as gr
+from fastapi import FastAPI
+
+from specui.catalog import Catalog
+from specui.config import SpeculationMode
+from specui.ui.chat import ChatTab
+from specui.ui.loader import PairLoader
+from specui.ui.models import ModelsTab
+from specui.ui.sessions import Sessions
+from specui.ui.shared import ModelRuntime, PairFinder
+
+HERE = Path(__file__).parent
+BRAND = '<div class="sp-brand">SpecUI<span>speculative decoding, live</span></div>'
+FONT = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
+MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
+
+
+@dataclass(slots=True)
+class House:
+    """What the page is built on."""
+
+    runtime: ModelRuntime
+    loader: PairLoader
+    catalog: Catalog
+    finder: PairFinder
+    speculation: SpeculationMode
+    sessions: Sessions = field(default_factory=Sessions)
+
+
+def build(house: House) -> gr.Blocks:
+    """Return the page's blocks."""
+    models = ModelsTab(house.runtime, house.loader, house.catalog, house.finder)
+    chat = ChatTab(house.runtime, house.sessions, house.loader, house.speculation)
+    page: gr.Blocks
+    with gr.Blocks(title="SpecUI", analytics_enabled=False, fill_width=True, elem_id="sp-page") as page:
+        with gr.Row(elem_id="sp-top"):
+            gr.HTML(BRAND, elem_id="sp-brand", apply_default_css=False)
+            models.build_badge()
+        with gr.Tabs(elem_id="sp-tabs"):
+            with gr.Tab("Chat", id="chat"):
+                chat.build(page)
+            with gr.Tab("Models", id="models"):
+                models.build(page)
+    return page
+
+
+def mount(app: FastAPI, page: gr.Blocks) -> FastAPI:
+    """Mount the page at the root of `app`."""
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    mounted: FastAPI = gr.mount_gradio_app(
+        app,
+        page,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        show_error=False,
+        ssr_mode=False,
+        max_file_size="1mb",
+        theme=gr.themes.Base(primary_hue="slate", neutral_hue="gray", font=FONT, font_mono=MONO),
+        css=(HERE / "page.css").read_text(encoding="utf-8"),
+        head=f"<script>\n{script}</script>",
+    )
+    return mounted
