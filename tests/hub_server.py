@@ -51,7 +51,8 @@ class HubState:
     repos: dict[str, HubRepo] = field(default_factory=dict)
     break_offs: list[int] = field(default_factory=list)
     stall_after: int | None = None
-    claimed_size: int | None = None
+    claimed_sizes: list[int] = field(default_factory=list)
+    forbid_after: int | None = None
     bare: bool = False
     requests: list[SeenRequest] = field(default_factory=list)
     sent_bytes: int = 0
@@ -99,7 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, "RepoNotFound", "Repository not found"
         if repo.gated:
             return 403, "GatedRepo", "Access to this model is restricted"
-        if repo.forbidden:
+        limit = self.state.forbid_after
+        if repo.forbidden or (limit is not None and len(self.state.requests) > limit):
             return 403, "", "Forbidden"
         return (repo.status, "", "out of order") if repo.status != 200 else None
 
@@ -126,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.state.bare:
             self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
-        self.send_header("X-Linked-Size", str(self.state.claimed_size or size))
+        lies = self.command == "HEAD" and self.state.claimed_sizes
+        self.send_header("X-Linked-Size", str(self.state.claimed_sizes.pop(0) if lies else size))
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Content-Length", str(size - first))

@@ -210,7 +210,9 @@ def messages_of_refusals(hub: HubState, client: Client) -> dict[str, Answer]:
     return {
         "no such repository, or a private one": client.run(("maker/none", "a.gguf")),
         "the Hub does not accept the token (401)": client.run(TARGET_FILE, env={"HF_TOKEN": "hf_wrong"}),
-        "its terms must be accepted first": client.run(("maker/gated", "a.gguf"), env={"HF_TOKEN": TOKEN}),
+        f"its terms must be accepted first; accept them at {hub.endpoint}/maker/gated and set HF_TOKEN": client.run(
+            ("maker/gated", "a.gguf"), env={"HF_TOKEN": TOKEN}
+        ),
         "access is forbidden (403)": client.run(("maker/forbidden", "a.gguf"), env={"HF_TOKEN": TOKEN}),
         "the repository has no such file": client.run(("maker/pair-GGUF", "model-Q4_0.gguf")),
         "the repository has no revision v9": client.run((*TARGET_FILE, "v9")),
@@ -262,12 +264,23 @@ def test_a_connection_cut_in_the_middle_is_resumed(hub: HubState, client: Client
 
 
 def test_a_file_that_comes_short_is_not_kept(hub: HubState, client: Client) -> None:
-    hub.claimed_size = len(TARGET) + 1
+    hub.claimed_sizes = [len(TARGET) + 1] * 2
     answer = client.run(TARGET_FILE)
     assert answer.kind == "HubError"
-    assert "start it again" in answer.message or "try again" in answer.message
+    assert "the download failed; try again" in answer.message
     assert client.blobs() == []
     assert client.run(TARGET_FILE, cached_only=True).paths == [None]
+
+
+def test_a_file_of_another_size_than_announced_is_not_returned(hub: HubState, client: Client) -> None:
+    hub.claimed_sizes = [len(TARGET) + 1]
+    answer = client.run(TARGET_FILE)
+    assert answer.message.endswith(f"{len(TARGET):,} bytes came, not {len(TARGET) + 1:,}; download it again")
+
+
+def test_a_refusal_on_the_way_is_told_as_what_it_is(hub: HubState, client: Client) -> None:
+    hub.forbid_after = 1
+    assert "access is forbidden (403)" in client.run(TARGET_FILE).message
 
 
 @pytest.mark.parametrize("data", [b"<!doctype html><title>Sign in</title>", b"GG", b"GGUF\x07\x00\x00\x00" + b"x" * 99])
