@@ -87,14 +87,14 @@ class Catalog:
 
     @classmethod
     def load(cls, *paths: Path) -> Catalog:
-        """Read one or more catalogue files; a pair of a later file replaces the earlier one of that name."""
-        return cls({pair.name: pair for path in paths for pair in _read(path)})
+        """Read catalogue files; a pair of a later file replaces the earlier one of that name.
 
-    @classmethod
-    def default(cls) -> Catalog:
-        """The shipped catalogue, and over it the user's own file where SPECUI_MODELS names one."""
-        chosen = os.environ.get("SPECUI_MODELS")
-        return cls.load(SHIPPED, *([Path(chosen).expanduser()] if chosen else []))
+        Without paths: the shipped file, and over it the user's own where SPECUI_MODELS names one.
+        """
+        if not paths:
+            chosen = os.environ.get("SPECUI_MODELS")
+            paths = (SHIPPED, Path(chosen).expanduser()) if chosen else (SHIPPED,)
+        return cls({pair.name: pair for path in paths for pair in _read(path)})
 
     def pair(self, name: str) -> Pair:
         """Return the pair called `name`. Raises UnknownPairError, which lists near names first."""

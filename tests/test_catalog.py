@@ -150,12 +150,12 @@ def test_a_file_that_is_missing_or_not_text_is_named(tmp_path: Path) -> None:
 def test_a_users_file_is_laid_over_the_shipped_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "pairs:\n- {name: bundled, title: Mine, target: bundled}\n- {name: own, target: {path: x.gguf}}\n"
     monkeypatch.setenv("SPECUI_MODELS", str(write(tmp_path, text)))
-    catalog = Catalog.default()
+    catalog = Catalog.load()
     assert catalog.pair("bundled").title == "Mine"
     assert catalog.pair("own").target == LocalFile(tmp_path / "x.gguf")
     assert catalog.pair("smollm2-1.7b").draft is not None
     monkeypatch.delenv("SPECUI_MODELS")
-    assert "own" not in Catalog.default().pairs
+    assert "own" not in Catalog.load().pairs
 
 
 def test_an_unknown_pair_lists_near_names_first() -> None:

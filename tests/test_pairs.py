@@ -101,7 +101,7 @@ def test_the_bundled_pair(model: Callable[[str], Path], monkeypatch: pytest.Monk
     monkeypatch.setattr(bundled, "draft", lambda: packaged)
     monkeypatch.setattr(bundled, "target_on_disk", lambda: there[0] if there else None)
     monkeypatch.setattr(bundled, "target", lambda _progress: there.append(made))
-    pair = Catalog.default().pair("bundled")
+    pair = Catalog.load().pair("bundled")
     assert pairs.on_disk(pair) is None
     files = pairs.resolve(pair, silent)
     assert (files.name, files.target, files.draft) == ("bundled", made, packaged)
