@@ -87,14 +87,16 @@ class Catalog:
 
     @classmethod
     def load(cls, *paths: Path) -> Catalog:
-        """Read catalogue files; a pair of a later file replaces the earlier one of that name.
-
-        Without paths: the shipped file, and over it the user's own where SPECUI_MODELS names one.
-        """
+        """Read catalogue files, `default` without any; a pair of a later file replaces the earlier one of that name."""
         if not paths:
-            chosen = os.environ.get("SPECUI_MODELS")
-            paths = (SHIPPED, Path(chosen).expanduser()) if chosen else (SHIPPED,)
+            return cls.default()
         return cls({pair.name: pair for path in paths for pair in _read(path)})
+
+    @classmethod
+    def default(cls) -> Catalog:
+        """The shipped catalogue, and over it the user's own file where SPECUI_MODELS names one."""
+        chosen = os.environ.get("SPECUI_MODELS")
+        return cls.load(SHIPPED, *([Path(chosen).expanduser()] if chosen else []))
 
     def pair(self, name: str) -> Pair:
         """Return the pair called `name`. Raises UnknownPairError, which lists near names first."""
