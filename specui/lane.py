@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from specui.config import MAX_DRAFT_TOKENS_LIMIT, DraftingSettings, LoadSettings, SpeculationMode
+from specui.engine.controller import Auto, Experience
+from specui.engine.costs import calibrate
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
 from specui.errors import SpecUIError, VocabularyError
@@ -92,6 +94,8 @@ class Lane:
         self.draft = DraftSlot(draft_path, target, self._open_context)
         self._none = NoDrafter()
         self._lookup: PromptLookup | None = None
+        self._auto: Auto | None = None
+        self._experience: Experience | None = None
         self._failed: dict[SpeculationMode, str] = {}
         self._picked: SpeculationMode = "none"
 
@@ -101,9 +105,9 @@ class Lane:
 
     def begin_answer(self, drafting: DraftingSettings) -> None:
         """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be needed."""
-        self._lookup = None
+        self._lookup = self._auto = None
         self._failed.clear()
-        if drafting.speculation in ("draft-model", "auto") and self._target_model.rollback_off_reason is None:
+        if drafting.speculation == "draft-model" and self._target_model.rollback_off_reason is None:
             self.draft.load()
 
     def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
@@ -121,9 +125,22 @@ class Lane:
             return self._lookup_for(drafting.max_ngram_size)
         self.draft.begin_load()
         context = self.draft.context
-        if context is None:
-            return None
-        return DraftModel(context, self._target_model.n_vocab, drafting.draft_p_min)
+        draft = DraftModel(context, self._target_model.n_vocab, drafting.draft_p_min) if context else None
+        return self._auto_with(draft, drafting.max_ngram_size) if drafting.speculation == "auto" else draft
+
+    def _auto_with(self, draft: DraftModel | None, max_ngram_size: int) -> Auto:
+        """Return this answer's `auto`, made anew when the draft arrives; what it learned stays with the lane."""
+        if self._experience is None:
+            costs = calibrate(self.target)
+            self._experience = Experience(costs, costs.seconds(1) * self._draft_share())
+        if self._auto is None or self._auto.has_draft != (draft is not None):
+            self._auto = Auto(self._lookup_for(max_ngram_size), draft, self._experience)
+        return self._auto
+
+    def _draft_share(self) -> float:
+        """Return a first guess of a draft token's cost in single target passes: the share of the bytes it reads."""
+        path = self.draft.path
+        return path.stat().st_size / self._target_model.size_bytes if path and path.exists() else 1.0
 
     def _lookup_for(self, max_ngram_size: int) -> PromptLookup:
         if self._lookup is None or self._lookup.max_ngram_size != max_ngram_size:

@@ -119,7 +119,7 @@ class Decoder:
             self.finish_reason = "length"
             return False
         settings = self._task.settings()
-        drafter, used = self._pick(settings), self.stats.speculation_used
+        drafter, used, length = self._pick(settings), self.stats.speculation_used, len(self.committed)
         # 1. Draft: as much as the caps, the room in the cache and the remaining tokens allow.
         t0 = time.perf_counter()
         draft = self._propose(drafter, settings)
@@ -135,7 +135,7 @@ class Decoder:
         t4 = time.perf_counter()
         accepted = min(emitted, verdict.num_accepted)
         self._truncate(len(self.committed) - 1)
-        drafter.accept(Outcome(draft, accepted, len(draft) + 1, t1 - t0, t2 - t1))
+        drafter.accept(Outcome(length, draft, accepted, len(draft) + 1, t1 - t0, t2 - t1))
         t5 = time.perf_counter()
         rejected = int(verdict.last_origin == "recovered" and emitted > accepted)
         self._count(StepRecord(len(draft), accepted, rejected, emitted, t1 - t0, t2 - t1, t3 - t2 + t5 - t4, used))

@@ -6,9 +6,9 @@ Knows token ids and a cache to decode with; nothing about the target, its logits
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -44,8 +44,12 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a draft, and what the step cost in seconds of compute; `rows` is the size of the target pass."""
+    """What became of a draft behind `length` committed tokens, and what the step cost in seconds of compute.
 
+    `rows` is the size of the target pass.
+    """
+
+    length: int
     draft: Draft
     num_accepted: int
     rows: int
@@ -84,6 +88,19 @@ class NoDrafter:
         """Nothing to learn."""
 
 
+LONGEST_MATCH = 32
+"""Matches are measured up to this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What lookup found behind `length` committed tokens: the continuation and how long the match in front of it is."""
+
+    tokens: Sequence[int]
+    match_length: int
+    length: int
+
+
 class PromptLookup:
     """Copies what followed the latest earlier occurrence of the last tokens; longest match first (Saxena 2023).
 
@@ -105,15 +122,26 @@ class PromptLookup:
 
     def propose(self, proposal: Proposal) -> Draft:
         """Return the continuation of the longest, latest match, or an empty draft."""
-        self._catch_up(proposal.committed)
+        candidate = self.find(proposal.committed, proposal.limit)
+        return EMPTY_DRAFT if candidate is None else Draft(candidate.tokens)
+
+    def find(self, committed: Sequence[int], limit: int) -> Candidate | None:
+        """Return the continuation with the length of its match, or None."""
+        self._catch_up(committed)
         start = self._find()
-        if start is None or proposal.limit < 1:
-            return EMPTY_DRAFT
+        if start is None or limit < 1:
+            return None
         text, period = self._text, len(self._text) - start
-        copied = text[start : start + proposal.limit]
-        while len(copied) < proposal.limit:
+        copied = text[start : start + limit]
+        while len(copied) < limit:
             copied.append(copied[len(copied) - period])
-        return Draft(copied)
+        return Candidate(copied, self._match_length(start), len(text))
+
+    def _match_length(self, start: int) -> int:
+        """Return how many tokens in front of `start` equal the text's tail, up to LONGEST_MATCH."""
+        text, length = self._text, len(self._text)
+        longest = min(start, LONGEST_MATCH)
+        return next((n for n in range(longest) if text[start - 1 - n] != text[length - 1 - n]), longest)
 
     def accept(self, outcome: Outcome) -> None:
         """Nothing to learn: the text itself is the state."""
@@ -139,6 +167,13 @@ class PromptLookup:
         return None
 
 
+Take = Literal["leave", "last", "go-on"]
+"""What to do with a drafted token: leave it out and end, take it and end, take it and draft another."""
+
+Judge = Callable[[int, float, int], Take]
+"""Asked with the token's position in the draft, the draft model's probability of its best token, and the limit."""
+
+
 class DraftModel:
     """A small model that writes the draft token by token (Leviathan et al. 2023; Chen et al. 2023).
 
@@ -148,9 +183,9 @@ class DraftModel:
     """
 
     def __init__(self, cache: TokenCache, n_vocab: int, p_min: float = 0.0) -> None:
-        self.p_min = p_min
         self._cache = cache
         self._n_vocab = n_vocab
+        self._p_min = p_min
 
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Evaluate all of the prompt but its last token, which the first proposal evaluates with what follows."""
@@ -160,8 +195,12 @@ class DraftModel:
         for done in evaluate(self._cache, prompt[keep:-1], rows=0):
             yield keep + done
 
-    def propose(self, proposal: Proposal) -> Draft:
-        """Return the draft with the distributions it was drawn from (greedy: without)."""
+    def behind(self, committed: Sequence[int]) -> int:
+        """Return how many committed tokens the cache lacks at least."""
+        return len(committed) - len(self._cache.tokens)
+
+    def propose(self, proposal: Proposal, judge: Judge | None = None) -> Draft:
+        """Return the draft with the distributions it was drawn from (greedy: without); `judge` may end it early."""
         committed, cache = proposal.committed, self._cache
         limit = min(proposal.limit, cache.n_ctx - len(committed))
         if limit < 1:
@@ -169,34 +208,38 @@ class DraftModel:
         keep = rewind(cache, committed[:-1])
         for _ in evaluate(cache, committed[keep:], rows=1):
             pass
-        return self._write(proposal, limit)
+        if judge is None and self._p_min > 0:
+            judge = self._judge_by_p_min
+        return self._write(proposal, limit, judge)
 
-    def _write(self, proposal: Proposal, limit: int) -> Draft:
+    def _judge_by_p_min(self, _position: int, probability: float, _limit: int) -> Take:
+        return "leave" if probability < self._p_min else "go-on"
+
+    def _write(self, proposal: Proposal, limit: int, judge: Judge | None) -> Draft:
         tokens: list[int] = []
         distributions: list[Distribution] = []
         sampling = proposal.sampling
         while True:
             row = self._cache.logits(0)[: self._n_vocab]
-            recent = Window(proposal.committed, tokens, sampling).at(len(tokens))
-            if self.p_min > 0 and top_probability(row) < self.p_min:
+            take = judge(len(tokens), top_probability(row), limit) if judge else "go-on"
+            if take == "leave":
                 break
+            recent = Window(proposal.committed, tokens, sampling).at(len(tokens))
             if sampling.greedy:
                 tokens.append(best_token(row, recent, sampling))
             else:
                 distributions.append(distribution(row, recent, sampling))
                 tokens.append(distributions[-1].draw(proposal.rng))
-            if len(tokens) == limit:
+            if take == "last" or len(tokens) == limit:
                 break
             self._cache.decode(tokens[-1:], rows=1)
         return Draft(tokens, None if sampling.greedy else distributions)
 
     def accept(self, outcome: Outcome) -> None:
         """Cut the cache to what was committed; the last token is evaluated by the next proposal."""
-        # The last drafted token was never evaluated, so a fully accepted draft leaves nothing to cut.
-        surplus = max(0, len(outcome.draft) - 1 - outcome.num_accepted)
-        if surplus:
-            length = len(self._cache.tokens) - surplus
-            truncate_or_clear(self._cache, length)
+        keep = outcome.length + min(outcome.num_accepted, len(outcome.draft) - 1)
+        if len(outcome.draft) and keep < len(self._cache.tokens):
+            truncate_or_clear(self._cache, keep)
 
 
 class AdaptiveLength:

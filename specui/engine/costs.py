@@ -1,0 +1,105 @@
+"""What a pass costs on this machine, by its number of rows, and how well guesses come true.
+
+On CPUs the cost of a pass is a staircase (kernels work in fours), so it is measured, not modelled. Knows a cache to
+decode with; nothing about drafters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from specui.engine.drafting import TokenCache, truncate_or_clear
+
+CALIBRATION_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+CALIBRATION_SECONDS = 0.5
+"""Rows are measured again until this much time is spent, so a small model gets several readings of each."""
+
+
+class PassCosts:
+    """Seconds of a pass by number of rows: measured points, straight lines between them.
+
+    A reading moves two things: a drift that scales all points alike (the machine got busier or clocked down), quickly,
+    and its own point, slowly. Choices depend on ratios only, and those a short disturbance must not bend.
+    """
+
+    def __init__(self, seconds_by_rows: Mapping[int, float]) -> None:
+        self._points = dict(sorted(seconds_by_rows.items()))
+        self.drift = 1.0
+
+    def seconds(self, rows: int) -> float:
+        """Return the expected seconds of a pass of `rows` rows, drift included."""
+        return self.drift * self._base(rows)
+
+    def _base(self, rows: int) -> float:
+        known = self._points.get(rows)
+        if known is not None:
+            return known
+        low = max((r for r in self._points if r < rows), default=None)
+        high = min((r for r in self._points if r > rows), default=None)
+        if low is not None and high is not None:
+            share = (rows - low) / (high - low)
+            return (1 - share) * self._points[low] + share * self._points[high]
+        nearest = low if low is not None else high
+        assert nearest is not None
+        return self._points[nearest] * rows / nearest
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Learn from one pass."""
+        ratio = min(4.0, max(0.25, seconds / self._base(rows)))
+        self.drift += 0.1 * (ratio - self.drift)
+        point = self._points.setdefault(rows, self._base(rows))
+        self._points[rows] = point * (1 + 0.05 * (min(2.0, ratio / self.drift) - 1))
+
+    def staircase(self) -> dict[int, float]:
+        """Return the measured points, for people to see."""
+        return {rows: self.drift * seconds for rows, seconds in sorted(self._points.items())}
+
+
+def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
+    """Measure passes on `cache` behind what it holds, and cut it back; `filler` is any valid token id."""
+    length = len(cache.tokens)
+    sizes = [rows for rows in CALIBRATION_ROWS if rows <= min(cache.max_rows, cache.n_ctx - length)]
+    best: dict[int, float] = {}
+    started = time.perf_counter()
+    _timed_pass(cache, filler, 1, length)
+    while not best or time.perf_counter() - started < CALIBRATION_SECONDS:
+        for rows in sizes:
+            seconds = _timed_pass(cache, filler, rows, length)
+            best[rows] = min(seconds, best.get(rows, seconds))
+    return PassCosts(best)
+
+
+def _timed_pass(cache: TokenCache, filler: int, rows: int, length: int) -> float:
+    started = time.perf_counter()
+    cache.decode([filler] * rows, rows)
+    seconds = time.perf_counter() - started
+    truncate_or_clear(cache, length)
+    return seconds
+
+
+class SuccessRates:
+    """Running estimates of how often a guess comes true, by class of guess, with a prior and slow forgetting."""
+
+    def __init__(self, bounds: Sequence[float], priors: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._trials = [8.0] * len(priors)
+        self._hits = [8.0 * prior for prior in priors]
+
+    def _class(self, value: float) -> int:
+        return sum(value >= bound for bound in self._bounds)
+
+    def rate(self, value: float) -> float:
+        """Return the estimate for guesses like `value`."""
+        place = self._class(value)
+        return self._hits[place] / self._trials[place]
+
+    def observe(self, value: float, hit: bool) -> None:
+        """Learn from one guess."""
+        place = self._class(value)
+        self._trials[place] = 0.97 * self._trials[place] + 1
+        self._hits[place] = 0.97 * self._hits[place] + hit
+
+    def table(self) -> list[float]:
+        """Return the estimates by class."""
+        return [hits / trials for hits, trials in zip(self._hits, self._trials, strict=True)]
