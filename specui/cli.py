@@ -102,8 +102,8 @@ def add_step_options(parser: argparse.ArgumentParser) -> None:
     """Add drafting, sampling and limits; a missing option keeps the default of `specui.config`."""
     drafting, sampling, limits = DraftingSettings(), SamplingSettings(), Limits()
     group = parser.add_argument_group("drafting")
-    group.add_argument("--speculation", metavar="MODE", help=f"{', '.join(SPECULATION_MODES)} (default: none)")
-    group.add_argument("--max-draft-tokens", type=int, metavar="N", help="cap on a draft's length (default: the mode's)")
+    group.add_argument("--speculation", metavar="MODE", help=f"{', '.join(SPECULATION_MODES)} (default: {drafting.speculation})")
+    group.add_argument("--max-draft-tokens", type=int, metavar="N", help="longest draft (default: the mode's)")
     _number(group, "--max-ngram-size", int, drafting.max_ngram_size, "longest match of prompt lookup")
     _number(group, "--draft-p-min", float, drafting.draft_p_min, "end a draft below this probability")
     group.add_argument("--adaptive-length", action="store_true", default=None, help="+2 when all accepted, else -1")
@@ -242,6 +242,7 @@ def _stream(generation: Generation) -> Progress:
 
 def generation_json(progress: Progress) -> dict[str, Any]:
     """Return a finished generation as the JSON object of the CLI contract."""
+    stats = progress.stats.to_dict()
     return {
         "text": progress.text,
         "token_ids": list(progress.token_ids),
@@ -249,9 +250,10 @@ def generation_json(progress: Progress) -> dict[str, Any]:
         "finish_reason": progress.finish_reason,
         "prompt_token_ids": list(progress.prompt_token_ids),
         "seed": progress.seed,
-        "speculation": progress.stats.speculation,
-        "speculation_used": progress.stats.speculation_used,
-        "stats": progress.stats.to_dict(),
+        "speculation": stats["speculation"],
+        "speculation_used": stats["speculation_used"],
+        **{key: stats[key] for key in ("speculation_off_reason",) if key in stats},
+        "stats": stats,
     }
 
 

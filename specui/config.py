@@ -38,7 +38,7 @@ def parse_mode(value: object, key: str = "speculation") -> SpeculationMode:
     """Return `value` as a mode. Raises SettingError for anything else."""
     if value not in SPECULATION_MODES:
         raise SettingError(key, value, "one of " + ", ".join(SPECULATION_MODES))
-    return cast(SpeculationMode, value)
+    return value
 
 
 def _check(key: str, value: object, valid: Callable[[float], bool], expected: str) -> None:

@@ -136,7 +136,7 @@ class Generation:
         return self._progress
 
     def wait(self, seen: int = -1, timeout_seconds: float = 1.0) -> Progress:
-        """Return the newest snapshot as soon as its version is above `seen` or the answer is over, or after the time."""
+        """Return the newest snapshot once its version is above `seen` or the answer is over, or after the time."""
         with self._changed:
             self._changed.wait_for(lambda: self._progress.version > seen or self._progress.over, timeout_seconds)
             return self._progress

@@ -22,8 +22,8 @@ NO_DRAFT = "this pair has no draft model"
 LOADING = "the draft model is loading"
 
 
-def _vocabulary(model: Model, count: int) -> Vocabulary:
-    return Vocabulary(model.vocab_type, model.token_texts(count), model.add_bos)
+def _vocabulary(model: Model) -> Vocabulary:
+    return Vocabulary(model.vocab_type, model.token_texts(), model.add_bos)
 
 
 class DraftSlot:
@@ -46,16 +46,15 @@ class DraftSlot:
 
     def begin_load(self) -> None:
         """Start loading in the background if that was not tried yet."""
-        if self.context is None and self.off_reason is None and self._thread is None:
-            self._thread = threading.Thread(target=self._load, name="specui-draft", daemon=True)
+        if self.path is not None and self.context is None and self.off_reason is None and self._thread is None:
+            self._thread = threading.Thread(target=self._load, args=[self.path], name="specui-draft", daemon=True)
             self._thread.start()
 
-    def _load(self) -> None:
+    def _load(self, path: Path) -> None:
         model: Model | None = None
         try:
-            assert self.path is not None
-            same_file = self.path.samefile(self._target.path) if self.path.exists() else False
-            model = self._target if same_file else Model(self.path, self._target.gpu_layers)
+            same_file = path.exists() and path.samefile(self._target.path)
+            model = self._target if same_file else Model(path, self._target.gpu_layers)
             self._check_vocabulary(model)
             context = self._open_context(model, 1)
         except SpecUIError as error:
@@ -68,7 +67,7 @@ class DraftSlot:
     def _check_vocabulary(self, draft: Model) -> None:
         if draft is self._target:
             return
-        difference = first_difference(_vocabulary(self._target, self._target.n_vocab), _vocabulary(draft, draft.n_vocab))
+        difference = first_difference(_vocabulary(self._target), _vocabulary(draft))
         if difference is not None:
             raise VocabularyError(draft.path, f"cannot draft for {self._target.path.name}: {difference}")
 

@@ -105,7 +105,7 @@ class Runtime:
         return len(self._line)
 
     def load(self, files: PairFiles) -> LoadedPair:
-        """Load a pair in turn and make it the current one; blocks. When it fails the old pair stays, and this raises."""
+        """Load a pair in turn and make it the current one; blocks. Where that fails this raises and the old stays."""
         return self._in_turn(lambda: self._load(files))
 
     def _load(self, files: PairFiles) -> LoadedPair:

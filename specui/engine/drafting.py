@@ -243,7 +243,7 @@ class DraftModel:
 
 
 class AdaptiveLength:
-    """The classic adaptive draft length (as in Hugging Face assisted generation): +2 when all were accepted, else -1."""
+    """The classic adaptive draft length of Hugging Face assisted generation: +2 when all were accepted, else -1."""
 
     def __init__(self, start: int = 5) -> None:
         self.length = start

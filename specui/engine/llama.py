@@ -137,10 +137,10 @@ class Model:
         text: bytes = llama_cpp.llama_vocab_get_text(self._vocab, token_id)
         return text.decode("utf-8", "replace")
 
-    def token_texts(self, count: int) -> list[bytes]:
-        """Return the vocabulary's own spelling of the first `count` tokens."""
+    def token_texts(self) -> list[bytes]:
+        """Return the vocabulary's own spelling of every token [n_vocab]."""
         get, vocab = llama_cpp.llama_vocab_get_text, self._vocab
-        return [get(vocab, token_id) for token_id in range(count)]
+        return [get(vocab, token_id) for token_id in range(self.n_vocab)]
 
     @property
     def bos_text(self) -> str:
@@ -196,7 +196,7 @@ class AbortFlag:
     def __init__(self) -> None:
         self._text = ctypes.create_string_buffer(2)
         strlen = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p)
-        self.callback = llama_cpp.ggml_abort_callback(strlen.value)
+        self.callback = llama_cpp.ggml_abort_callback(strlen.value or 0)
         self.address = ctypes.cast(self._text, ctypes.c_void_p)
 
     def set(self) -> None:
@@ -245,7 +245,7 @@ class Context:
         self._rows: Logits = np.empty((0, model.n_vocab), np.float32)
 
     def _params(self) -> llama_cpp.llama_context_params:
-        params = llama_cpp.llama_context_default_params()
+        params: llama_cpp.llama_context_params = llama_cpp.llama_context_default_params()
         params.n_ctx = self.n_ctx
         params.n_batch = self.n_batch
         params.n_ubatch = self.n_batch
@@ -307,13 +307,14 @@ class Context:
             pointer = llama_cpp.llama_get_logits(self._handle)
             n_vocab = self.model.n_vocab
             raw = (ctypes.c_float * (rows * n_vocab)).from_address(ctypes.addressof(pointer.contents))
-            self._rows = np.frombuffer(raw, np.float32).reshape(rows, n_vocab)
+            self._rows = np.frombuffer(memoryview(raw), np.float32).reshape(rows, n_vocab)
         else:
             llama_cpp.llama_synchronize(self._handle)
 
     def logits(self, row: int) -> Logits:
         """Return a view [n_vocab] on one of the last decode's rows; the next decode overwrites it."""
-        return self._rows[row]
+        view: Logits = self._rows[row]
+        return view
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens. Raises RollbackError, with nothing changed, where the memory cannot."""

@@ -51,7 +51,7 @@ class RatePoint:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The figures of one answer so far. Names are the contract of CLI, JSON and page; None where nothing was measured."""
+    """The figures of one answer so far. Names are the contract of CLI, JSON and page; None: nothing was measured."""
 
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
