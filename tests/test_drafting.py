@@ -1,0 +1,301 @@
+"""Drafters: lookup by hand-made examples and against a plain search, the draft model on a strict fake cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_model import PLAIN, FakeCache, blurred, random_script, saying
+
+from specui.config import SamplingSettings
+from specui.engine.drafting import (
+    AdaptiveLength,
+    DraftModel,
+    NoDrafter,
+    Outcome,
+    PromptLookup,
+    Proposal,
+    common_prefix,
+    evaluate,
+    rewind,
+)
+from specui.engine.sampling import Logits
+from specui.engine.verification import EMPTY_DRAFT, Draft
+from specui.errors import DecodeError, RollbackError
+
+
+def proposal(committed: Sequence[int], limit: int, sampling: SamplingSettings | None = None) -> Proposal:
+    return Proposal(list(committed), limit, sampling or SamplingSettings(), np.random.default_rng(0))
+
+
+def look_up(text: Sequence[int], limit: int = 4, max_ngram_size: int = 4) -> list[int]:
+    return list(PromptLookup(max_ngram_size).propose(proposal(text, limit)).tokens)
+
+
+def plain_search(text: Sequence[int], limit: int, max_ngram_size: int) -> list[int]:
+    """Find the longest, latest match by looking at every place; a copy that reaches the end goes on into itself."""
+    for n in range(min(max_ngram_size, len(text) - 1), 0, -1):
+        for start in range(len(text) - n - 1, -1, -1):
+            if list(text[start : start + n]) == list(text[-n:]):
+                copied = list(text)
+                for i in range(limit):
+                    copied.append(copied[start + n + i])
+                return copied[len(text) :]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("text", "copied"),
+    [
+        ([5, 6, 7, 8, 9, 10, 11, 7, 8], [9, 10, 11, 7]),
+        ([1, 2, 3, 1, 2, 4, 1, 2], [4, 1, 2, 4]),
+        ([1, 2, 3, 9, 2, 4, 1, 2], [3, 9, 2, 4]),
+        ([3, 3, 3, 3], [3, 3, 3, 3]),
+        ([3, 3], [3, 3, 3, 3]),
+        ([1, 2, 3, 4], []),
+        ([1], []),
+        ([], []),
+        ([1, 2, 1, 2, 1], [2, 1, 2, 1]),
+    ],
+    ids=["match", "the latest", "the longest first", "all equal", "two equal", "no match", "one", "none", "period 2"],
+)
+def test_lookup_examples(text: Sequence[int], copied: Sequence[int]) -> None:
+    assert look_up(text) == copied
+
+
+def test_lookup_gives_no_more_than_it_is_asked_for() -> None:
+    for limit in range(8):
+        assert look_up([5, 6, 7, 8, 9, 10, 11, 7, 8], limit) == [9, 10, 11, 7, 8, 9, 10][:limit]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_lookup_equals_a_plain_search_while_the_text_grows(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 6))
+    text: list[int] = rng.integers(0, rng.integers(2, 8), size=rng.integers(0, 30)).tolist()
+    drafter = PromptLookup(size)
+    drafter.begin(text)
+    for _ in range(25):
+        limit = int(rng.integers(1, 12))
+        got = drafter.propose(proposal(text, limit))
+        assert list(got.tokens) == plain_search(text, limit, size), f"text {text}, n-grams up to {size}"
+        assert got.distributions is None
+        assert set(got.tokens) <= set(text), "an id that the text does not hold"
+        text += rng.integers(0, 8, size=rng.integers(1, 4)).tolist()
+
+
+class CountingDict(dict[tuple[int, ...], int]):
+    """A dict that counts how often it is asked or changed."""
+
+    operations = 0
+
+    def get(self, key: Any, default: Any = None, /) -> Any:
+        CountingDict.operations += 1
+        return super().get(key, default)
+
+    def __setitem__(self, key: tuple[int, ...], value: int) -> None:
+        CountingDict.operations += 1
+        super().__setitem__(key, value)
+
+
+@pytest.mark.parametrize("length", [200, 32_000])
+def test_a_proposal_costs_the_same_at_any_length(length: int) -> None:
+    drafter = PromptLookup(4)
+    drafter._behind = [CountingDict() for _ in range(4)]
+    CountingDict.operations = 0
+    text = np.random.default_rng(0).integers(0, 50_000, size=length).tolist()
+    drafter.begin(text)
+    assert CountingDict.operations <= 4 * length
+    CountingDict.operations = 0
+    drafter.propose(proposal([*text, 1], 15))
+    assert CountingDict.operations <= 8, "four n-grams looked up, at most four added for one new token"
+
+
+def test_no_drafter_proposes_nothing() -> None:
+    drafter = NoDrafter()
+    assert list(drafter.begin([1, 2])) == []
+    assert drafter.propose(proposal([1, 2], 5)) is EMPTY_DRAFT
+
+
+SCRIPT = random_script(3)
+PROMPT = [1, 2, 3, 4, 5]
+
+
+def begun(cache: FakeCache, prompt: Sequence[int] = PROMPT, p_min: float = 0.0, n_vocab: int = 12) -> DraftModel:
+    drafter = DraftModel(cache, n_vocab, p_min)
+    for _ in drafter.begin(prompt):
+        pass
+    return drafter
+
+
+def outcome(draft: Draft, accepted: int, length: int = len(PROMPT)) -> Outcome:
+    return Outcome(
+        length=length,
+        draft=draft,
+        num_accepted=accepted,
+        rows=len(draft) + 1,
+        draft_seconds=0.0,
+        verify_seconds=0.0,
+    )
+
+
+def test_begin_evaluates_all_of_the_prompt_but_its_last_token_in_batches() -> None:
+    cache = FakeCache(SCRIPT, n_batch=2)
+    drafter = DraftModel(cache, 12)
+    assert list(drafter.begin([1, 2, 3, 4, 5, 6])) == [2, 4, 5]
+    assert cache.tokens == [1, 2, 3, 4, 5]
+    assert [rows for _, rows in cache.calls] == [0, 0, 0]
+
+
+def test_the_greedy_draft_is_what_the_draft_model_would_write() -> None:
+    cache = FakeCache(SCRIPT)
+    draft = begun(cache).propose(proposal(PROMPT, 6))
+    text = list(PROMPT)
+    for _ in range(6):
+        text.append(int(SCRIPT(text).argmax()))
+    assert list(draft.tokens) == text[5:]
+    assert draft.distributions is None
+    assert cache.tokens == text[:-1], "the last drafted token is not evaluated for nothing"
+
+
+def test_a_sampled_draft_tells_what_each_token_was_drawn_from() -> None:
+    draft = begun(FakeCache(SCRIPT)).propose(proposal(PROMPT, 6, PLAIN))
+    assert draft.distributions is not None
+    assert len(draft.distributions) == len(draft) == 6
+    for token, d in zip(draft.tokens, draft.distributions, strict=True):
+        assert d.prob(token) > 0
+        assert d.probs.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("accepted", range(7))
+def test_after_the_outcome_only_what_was_committed_stays_and_nothing_is_evaluated_twice(accepted: int) -> None:
+    cache = FakeCache(SCRIPT)
+    drafter = begun(cache)
+    draft = drafter.propose(proposal(PROMPT, 6))
+    drafter.accept(outcome(draft, accepted))
+    kept = [*PROMPT, *draft.tokens[:accepted]]
+    assert cache.tokens == kept[: len(PROMPT) + 5]
+    before = cache.num_decoded
+    drafter.propose(proposal([*kept, 11], 1))
+    behind = 2 if accepted == 6 else 1
+    assert cache.num_decoded - before == behind, "only the target's own token, and the last drafted one if it stayed"
+    assert cache.tokens == [*kept, 11]
+
+
+@pytest.mark.parametrize("accepted", [0, 1, 2])
+def test_after_an_early_stop_the_cache_holds_only_what_was_committed(accepted: int) -> None:
+    def script(text: Sequence[int]) -> Logits:
+        row = np.zeros(12, np.float32)
+        row[7] = 20.0 if len(text) < 7 else 0.1
+        return row
+
+    cache = FakeCache(script)
+    drafter = begun(cache, p_min=0.5)
+    draft = drafter.propose(proposal(PROMPT, 8))
+    assert list(draft.tokens) == [7, 7], "the model is unsure of the third"
+    drafter.accept(outcome(draft, accepted))
+    assert cache.tokens == [*PROMPT, *[7] * accepted]
+
+
+def test_a_draft_may_be_empty_where_the_model_is_unsure_of_the_first_token() -> None:
+    cache = FakeCache(lambda text: np.zeros(12, np.float32))
+    drafter = begun(cache, p_min=0.5)
+    draft = drafter.propose(proposal(PROMPT, 8))
+    assert len(draft) == 0
+    drafter.accept(outcome(draft, 0))
+    assert cache.tokens == PROMPT
+
+
+def test_ids_beyond_the_targets_vocabulary_are_never_proposed() -> None:
+    script = random_script(4, n_vocab=20)
+    for sampling in (SamplingSettings(), PLAIN):
+        for seed in range(20):
+            cache = FakeCache(random_script(seed, n_vocab=20))
+            draft = begun(cache, n_vocab=3).propose(proposal(PROMPT, 8, sampling))
+            assert set(draft.tokens) <= {0, 1, 2}
+    assert len(script([1, 2])) == 20
+
+
+@pytest.mark.parametrize("room", range(12))
+def test_a_draft_context_that_fills_up_shortens_the_draft_and_then_drafts_nothing(room: int) -> None:
+    cache = FakeCache(SCRIPT, n_ctx=len(PROMPT) + room)
+    draft = begun(cache).propose(proposal(PROMPT, 8))
+    assert len(draft) <= min(room, 8)
+    assert len(draft) >= min(room, 8) - 1
+    assert len(begun(cache, [1] * (len(PROMPT) + room + 1)).propose(proposal([1] * (len(PROMPT) + room + 1), 8))) == 0
+
+
+def test_a_draft_model_without_rollback_is_filled_anew_and_proposes_the_same() -> None:
+    cache, plain_cache = FakeCache(SCRIPT), FakeCache(SCRIPT)
+    cache.recurrent = True
+    drafter, plain = begun(cache), begun(plain_cache)
+    committed = list(PROMPT)
+    for accepted in (2, 0, 4, 1):
+        draft, want = drafter.propose(proposal(committed, 4)), plain.propose(proposal(committed, 4))
+        assert list(draft.tokens) == list(want.tokens)
+        drafter.accept(outcome(draft, accepted, len(committed)))
+        plain.accept(outcome(want, accepted, len(committed)))
+        committed = [*committed, *draft.tokens[:accepted], 11]
+
+
+def test_a_decode_that_fails_is_told_to_the_loop() -> None:
+    cache = FakeCache(SCRIPT)
+    drafter = begun(cache)
+    cache.fail_decode = {3: 1}
+    with pytest.raises(DecodeError):
+        drafter.propose(proposal(PROMPT, 8))
+
+
+@pytest.mark.parametrize(
+    ("steps", "lengths"),
+    [
+        ([(5, 5), (7, 7), (9, 9)], [7, 9, 10]),
+        ([(5, 4), (4, 0), (3, 2)], [4, 3, 2]),
+        ([(1, 0)] * 7, [4, 3, 2, 1, 1, 1, 1]),
+        ([(0, 0)] * 2, [5, 5]),
+    ],
+    ids=["all accepted", "some rejected", "never below one", "nothing drafted"],
+)
+def test_adaptive_length_adds_two_or_takes_one(steps: list[tuple[int, int]], lengths: list[int]) -> None:
+    adaptive = AdaptiveLength()
+    got = []
+    for drafted, accepted in steps:
+        adaptive.update(drafted, accepted, cap=10)
+        got.append(adaptive.length)
+    assert got == lengths
+
+
+def test_common_prefix() -> None:
+    assert common_prefix([], [1]) == 0
+    assert common_prefix([1, 2], [1, 2, 3]) == 2
+    assert common_prefix([1, 2, 3], [1, 9, 3]) == 1
+    assert common_prefix([4], [5]) == 0
+
+
+def test_evaluate_asks_for_logits_only_in_the_last_batch() -> None:
+    cache = FakeCache(SCRIPT, n_batch=3)
+    assert list(evaluate(cache, [1, 2, 3, 4, 5, 6, 7], rows=1)) == [3, 6, 7]
+    assert [(len(tokens), rows) for tokens, rows in cache.calls] == [(3, 0), (3, 0), (1, 1)]
+    assert list(evaluate(cache, [], rows=1)) == []
+
+
+def test_rewind_keeps_the_common_prefix_or_nothing() -> None:
+    cache = FakeCache(SCRIPT)
+    cache.decode([1, 2, 3, 4], 0)
+    assert rewind(cache, [1, 2, 9]) == 2
+    assert cache.tokens == [1, 2]
+    cache.recurrent = True
+    with pytest.raises(RollbackError):
+        cache.truncate(1)
+    assert rewind(cache, [1, 7]) == 0
+    assert cache.tokens == []
+
+
+def test_the_fakes_do_what_they_are_named_for() -> None:
+    script = saying([5, 6])
+    assert [int(script(text).argmax()) for text in ([0], [0, 5], [3, 0, 5, 6])] == [5, 6, 1]
+    noisy = blurred(SCRIPT, 5.0)
+    assert not np.array_equal(noisy([1, 2]), SCRIPT([1, 2]))
+    assert np.array_equal(noisy([1, 2]), noisy([1, 2]))

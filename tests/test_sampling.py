@@ -1,0 +1,177 @@
+"""Filters, temperature and penalties against plain re-computations of what llama.cpp's samplers do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from specui.config import SamplingSettings
+from specui.engine.sampling import Distribution, Logits, best_token, distribution, one_hot, penalties, top_probability
+
+OPEN = SamplingSettings(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def with_settings(**values: float) -> SamplingSettings:
+    base: dict[str, float] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    return SamplingSettings(**{**base, **values})  # type: ignore[arg-type]
+
+
+def plain(row: Logits, recent: Sequence[int], s: SamplingSettings) -> dict[int, float]:
+    """Compute the distribution the slow way, in llama.cpp's order: penalties, top-k, top-p, min-p, temperature."""
+    logits = {i: float(x) for i, x in enumerate(row)}
+    for token, count in Counter(recent).items():
+        x = logits[token]
+        x = x / s.repeat_penalty if x > 0 else x * s.repeat_penalty
+        logits[token] = x - count * s.frequency_penalty - s.presence_penalty
+    order = sorted(logits, key=lambda i: (-logits[i], i))
+    if s.top_k:
+        order = order[: s.top_k]
+    weights = [np.exp(logits[i] - logits[order[0]]) for i in order]
+    total, reached, keep = sum(weights), 0.0, len(order)
+    for n, weight in enumerate(weights, start=1):
+        reached += weight
+        if reached >= s.top_p * total and s.top_p < 1:
+            keep = n
+            break
+    order = order[:keep]
+    order = [i for i in order if s.min_p == 0 or np.exp(logits[i] - logits[order[0]]) >= s.min_p * (1 - 1e-12)]
+    heated = [np.exp((logits[i] - logits[order[0]]) / s.temperature) for i in order]
+    return {i: weight / sum(heated) for i, weight in zip(order, heated, strict=True)}
+
+
+def as_dict(d: Distribution) -> dict[int, float]:
+    return dict(zip(d.ids.tolist(), d.probs.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_filters_equal_a_plain_computation(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    row = (4 * rng.normal(size=50)).astype(np.float32)
+    recent = rng.integers(0, 50, size=20).tolist()
+    settings = SamplingSettings(
+        temperature=float(rng.choice([0.01, 0.7, 1.0, 2.5])),
+        top_k=int(rng.choice([0, 1, 5, 40, 50, 1000])),
+        top_p=float(rng.choice([0.0, 1e-4, 0.3, 0.95, 1.0])),
+        min_p=float(rng.choice([0.0, 0.05, 0.5, 1.0])),
+        repeat_penalty=float(rng.choice([0.8, 1.0, 1.3])),
+        presence_penalty=float(rng.choice([0.0, 0.5])),
+        frequency_penalty=float(rng.choice([0.0, 0.2])),
+    )
+    kept = row.copy()
+    got = as_dict(distribution(row, recent, settings))
+    want = plain(row.astype(np.float64).astype(np.float32), recent, settings)
+    assert set(got) == set(want), f"expected the tokens {sorted(want)}"
+    assert got == pytest.approx(want, rel=1e-4)
+    assert sum(got.values()) == pytest.approx(1)
+    assert np.array_equal(row, kept), "penalties must be taken back"
+
+
+@pytest.mark.parametrize("temperature", [0, 1e-300, 1e-6, 1e-4, 0.01, 100])
+@pytest.mark.parametrize("top_p", [0, 1e-4, 1])
+@pytest.mark.parametrize("top_k", [0, 1, 40])
+def test_extreme_settings_give_a_usable_distribution(temperature: float, top_p: float, top_k: int) -> None:
+    row = np.array([1.0, 3.0, 3.0, -2.0, 0.5], np.float32)
+    d = distribution(row, (), with_settings(temperature=temperature, top_p=top_p, top_k=top_k))
+    assert np.isfinite(d.probs).all() and d.probs.sum() == pytest.approx(1)
+    assert d.ids[0] == 1, "the lower id comes first among equals"
+    if temperature == 0 or top_k == 1 or top_p <= 1e-4:
+        assert as_dict(d) == {1: 1.0}
+
+
+def test_tiny_temperature_keeps_only_the_best() -> None:
+    row = np.array([1.0, 3.0, 2.9999, -2.0], np.float32)
+    assert as_dict(distribution(row, (), with_settings(temperature=1e-6)))[1] == pytest.approx(1)
+
+
+def test_equal_logits_beyond_top_k_lose_by_id() -> None:
+    d = distribution(np.zeros(1000, np.float32), (), with_settings(top_k=3))
+    assert as_dict(d) == pytest.approx({0: 1 / 3, 1: 1 / 3, 2: 1 / 3})
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0, 30.0, 1000.0])
+@pytest.mark.parametrize("k", [1, 40, 499])
+def test_top_k_keeps_the_k_best_of_any_spread(spread: float, k: int) -> None:
+    row = (spread * np.random.default_rng(3).normal(size=500)).astype(np.float32)
+    d = distribution(row, (), with_settings(top_k=k, temperature=100))
+    assert sorted(d.ids.tolist()) == sorted(np.argsort(-row, kind="stable")[:k].tolist())
+
+
+def test_masked_logits_get_no_probability() -> None:
+    row = np.array([-np.inf, 1.0, -np.inf, 0.0], np.float32)
+    d = distribution(row, (), OPEN)
+    assert d.prob(0) == d.prob(2) == 0
+    assert d.probs.sum() == pytest.approx(1)
+
+
+def test_greedy_takes_the_lowest_id_among_equals_and_heeds_penalties() -> None:
+    row = np.array([1.0, 2.0, 2.0], np.float32)
+    assert best_token(row, (), SamplingSettings()) == 1
+    assert best_token(row, [1], SamplingSettings(repeat_penalty=1.1)) == 2
+    assert best_token(row, [1, 2], SamplingSettings(presence_penalty=1.5)) == 0
+    assert best_token(row, [1, 1, 2], SamplingSettings(frequency_penalty=0.1)) == 2
+    assert row.tolist() == [1.0, 2.0, 2.0]
+
+
+def test_a_repeat_penalty_pushes_negative_logits_down_too() -> None:
+    row = np.array([-1.0, -1.5], np.float32)
+    with penalties(row, [0], SamplingSettings(repeat_penalty=2.0)):
+        assert row.tolist() == [-2.0, -1.5]
+    assert row.tolist() == [-1.0, -1.5]
+
+
+def test_penalties_are_taken_back_after_an_error() -> None:
+    row = np.array([1.0, 2.0], np.float32)
+    with pytest.raises(ZeroDivisionError), penalties(row, [1], SamplingSettings(presence_penalty=1.0)):
+        raise ZeroDivisionError
+    assert row.tolist() == [1.0, 2.0]
+
+
+def test_no_window_no_penalty() -> None:
+    assert not SamplingSettings(repeat_penalty=1.5, repeat_last_n=0).penalised
+
+
+def test_residual_is_what_the_draft_left_over() -> None:
+    target = Distribution(np.array([0, 1, 2]), np.array([0.5, 0.3, 0.2]))
+    draft = Distribution(np.array([2, 0, 7]), np.array([0.1, 0.6, 0.3]))
+    assert as_dict(target.without(draft)) == pytest.approx({0: 0.0, 1: 0.75, 2: 0.25})
+    assert as_dict(target.without(one_hot(1))) == pytest.approx({0: 5 / 7, 1: 0.0, 2: 2 / 7})
+    assert as_dict(target.without(target)) == as_dict(target), "nothing left over: the target's own choice"
+    assert as_dict(target.without(one_hot(9))) == as_dict(target)
+
+
+def test_draw_never_takes_a_token_without_probability() -> None:
+    d = Distribution(np.array([4, 5, 6, 7]), np.array([0.0, 0.5, 0.0, 0.5]))
+    rng = np.random.default_rng(0)
+    counts = Counter(d.draw(rng) for _ in range(4000))
+    assert set(counts) == {5, 7}
+    assert abs(counts[5] - 2000) < 5 * np.sqrt(1000), f"expected about 2000 of 4000, got {counts[5]}"
+
+
+def test_draw_at_the_edges_of_the_unit_interval() -> None:
+    class Fixed(np.random.Generator):
+        """A generator that gives one number."""
+
+        def __init__(self, value: float) -> None:
+            super().__init__(np.random.PCG64(0))
+            self.value = value
+
+        def random(self, *_args: object, **_kwargs: object) -> float:  # type: ignore[override]
+            return self.value
+
+    d = Distribution(np.array([4, 5, 6]), np.array([0.0, 0.7, 0.3]))
+    assert d.draw(Fixed(0.0)) == 5
+    assert d.draw(Fixed(np.nextafter(1.0, 0.0))) == 6
+
+
+def test_top_probability_is_the_softmax_of_the_best() -> None:
+    row = np.log(np.array([0.1, 0.6, 0.3], np.float32))
+    assert top_probability(row) == pytest.approx(0.6, rel=1e-6)
+    assert top_probability(np.array([1e4, 0.0], np.float32)) == pytest.approx(1)
+
+
+def test_a_missing_token_has_probability_zero() -> None:
+    assert one_hot(3).prob(3) == 1
+    assert one_hot(3).prob(4) == 0
