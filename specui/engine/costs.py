@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 
 from specui.engine.drafting import TokenCache, truncate_or_clear
 
-CALIBRATION_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-CALIBRATION_SECONDS = 0.5
-"""Rows are measured again until this much time is spent, so a small model gets several readings of each."""
+CALIBRATION_ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+CALIBRATION_SECONDS = 0.6
+"""Rows are measured twice at least, and again until this much time is spent; the least reading counts."""
 
 
 class PassCosts:
     """Seconds of a pass by number of rows: measured points, straight lines between them.
+
+    A pass is never held to cost more than a longer one: it could be padded to that length.
 
     A reading moves two things: a drift that scales all points alike (the machine got busier or clocked down), quickly,
     and its own point, slowly. Choices depend on ratios only, and those a short disturbance must not bend.
@@ -32,6 +34,10 @@ class PassCosts:
         return self.drift * self._base(rows)
 
     def _base(self, rows: int) -> float:
+        longer = min((seconds for r, seconds in self._points.items() if r >= rows), default=float("inf"))
+        return min(longer, self._between(rows))
+
+    def _between(self, rows: int) -> float:
         known = self._points.get(rows)
         if known is not None:
             return known
@@ -46,10 +52,10 @@ class PassCosts:
 
     def observe(self, rows: int, seconds: float) -> None:
         """Learn from one pass."""
-        ratio = min(4.0, max(0.25, seconds / self._base(rows)))
+        point = self._points.setdefault(rows, self._between(rows))
+        ratio = min(4.0, max(0.25, seconds / point))
         self.drift += 0.1 * (ratio - self.drift)
-        point = self._points.setdefault(rows, self._base(rows))
-        self._points[rows] = point * (1 + 0.05 * (min(2.0, ratio / self.drift) - 1))
+        self._points[rows] = point * (1 + 0.15 * (min(2.0, ratio / self.drift) - 1))
 
     def staircase(self) -> dict[int, float]:
         """Return the measured points, for people to see."""
@@ -63,7 +69,9 @@ def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
     best: dict[int, float] = {}
     started = time.perf_counter()
     _timed_pass(cache, filler, 1, length)
-    while not best or time.perf_counter() - started < CALIBRATION_SECONDS:
+    rounds = 0
+    while rounds < 2 or time.perf_counter() - started < CALIBRATION_SECONDS:
+        rounds += 1
         for rows in sizes:
             seconds = _timed_pass(cache, filler, rows, length)
             best[rows] = min(seconds, best.get(rows, seconds))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -125,7 +125,7 @@ class Conversation:
 
     def to_json(self) -> str:
         """Return the conversation as the browser keeps it."""
-        return _CONVERSATION.dump_json(self).decode()
+        return _json(_CONVERSATION, self)
 
     @classmethod
     def from_json(cls, text: str | None, partial: str | None = None) -> Conversation:
@@ -148,7 +148,7 @@ class Partial:
 
     def to_json(self) -> str:
         """Return the partial answer as the browser keeps it."""
-        return _PARTIAL.dump_json(self).decode()
+        return _json(_PARTIAL, self)
 
     @classmethod
     def from_json(cls, text: str | None) -> Partial | None:
@@ -163,6 +163,12 @@ class Partial:
         if last.answer is not None or last.question != self.turn.question:
             return conversation
         return conversation.with_turn(self.index, self.turn)
+
+
+def _json(adapter: TypeAdapter[Any], value: object) -> str:
+    """Return `value` as JSON without an opening angle bracket, which gradio would take for the start of a script."""
+    text: str = adapter.dump_json(value).decode()
+    return text.replace("<", "\\u003c")
 
 
 _CONVERSATION = TypeAdapter(Conversation)

@@ -5,6 +5,7 @@ Everything is served from this machine: no fonts, scripts or styles from elsewhe
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,3 +72,11 @@ def mount(app: FastAPI, page: gr.Blocks) -> FastAPI:
         head=f"<script>\n{script}</script>",
     )
     return mounted
+
+
+def end_streams(app: FastAPI) -> None:
+    """End the connections that open pages hold, from the event loop that serves them; the server shuts down."""
+    for route in app.routes:
+        stop = getattr(getattr(route, "app", None), "stop_event", None)
+        if isinstance(stop, asyncio.Event):
+            stop.set()
