@@ -24,7 +24,7 @@ from specui.errors import PortError, SettingError, SpecUIError
 from specui.runtime import Runtime
 from specui.ui.loader import Fetch, PairLoader
 from specui.ui.models import begin
-from specui.ui.page import House, build, mount
+from specui.ui.page import House, build, end_streams, mount
 
 SHUTDOWN_SECONDS = 2
 
@@ -73,10 +73,9 @@ def _run(arguments: argparse.Namespace) -> None:
     elif pair is not None:
         begin(house.loader, pair, pairs)
     try:
-        serve(application(house), listener)
+        serve(house, listener)
     finally:
         house.loader.cancel()
-        house.sessions.close()
         runtime.close()
 
 
@@ -111,21 +110,41 @@ def listen(host: str, port: int) -> socket.socket:
     except OverflowError:
         raise PortError(host, port, "a port is a number from 0 to 65,535") from None
     except OSError as error:
-        raise PortError(host, port, (error.strerror or str(error)).lower()) from None
+        code = error.errno or 0
+        reason = os.strerror(code) if code > 0 else error.strerror or str(error)
+        raise PortError(host, port, reason.lower()) from None
 
 
-def serve(app: FastAPI, listener: socket.socket) -> None:
+def serve(house: House, listener: socket.socket) -> None:
     """Print the address and serve until interrupted."""
     host, port = listener.getsockname()[:2]
     shown = "localhost" if host in ("0.0.0.0", "::") else host  # noqa: S104
     address = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
     sys.stdout.write(f"SpecUI is at {address}  (Ctrl+C ends it)\n")
     sys.stdout.flush()
-    forwarders = "*" if os.environ.get("SPACE_ID") else None
-    config = uvicorn.Config(
-        app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS, forwarded_allow_ips=forwarders
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    PageServer(house).run(sockets=[listener])
+
+
+class PageServer(uvicorn.Server):
+    """A server that ends the streams of open pages first, so that it need not tear them down with a complaint."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._app = application(house)
+        forwarders = "*" if os.environ.get("SPACE_ID") else None
+        super().__init__(
+            uvicorn.Config(
+                self._app,
+                log_level="warning",
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+                forwarded_allow_ips=forwarders,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._house.sessions.close()
+        end_streams(self._app)
+        await super().shutdown(sockets)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import re
-import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -148,7 +147,7 @@ class FakeRuntime:
 
     def _run(self, generation: Generation) -> None:
         try:
-            _Play(generation, self.speed, self.draft_off_reason).run()
+            _Play(generation, self).run()
         except SpecUIError as error:
             generation.publish(replace(generation.progress, phase="failed", error=error))
 
@@ -156,10 +155,10 @@ class FakeRuntime:
 class _Play:
     """One scripted answer."""
 
-    def __init__(self, generation: Generation, speed: float, draft_off_reason: str | None) -> None:
+    def __init__(self, generation: Generation, runtime: FakeRuntime) -> None:
         self._generation = generation
-        self._speed = speed
-        self._off = draft_off_reason
+        self._runtime = runtime
+        self._off = runtime.draft_off_reason
         self._random = random.Random(7)
         self._stats = StatsRecorder()
         self._pieces: list[TokenPiece] = []
@@ -182,6 +181,7 @@ class _Play:
         self._prefill()
         reason: FinishReason = "cancelled"
         self._stats.first_token(0.001)
+        self._pieces.append(TokenPiece(0, self._words[0], "target"))
         limit = self._generation.request.limits.max_tokens
         while not self._generation.cancelled.is_set():
             if len(self._pieces) >= min(limit, len(self._words)):
@@ -192,7 +192,7 @@ class _Play:
         self._publish(phase="done", finish_reason=reason)
 
     def _prefill(self) -> None:
-        seconds = min(1.0, self._prompt / 2000) / self._speed
+        seconds = min(1.0, self._prompt / 2000) / self._runtime.speed
         self._stats.prompt_tokens = self._prompt
         for part in range(1, 11):
             if self._generation.cancelled.is_set():
@@ -219,7 +219,7 @@ class _Play:
         for origin in [*origins, last]:
             word = self._words[len(self._pieces)]
             self._pieces.append(TokenPiece(len(self._pieces), word, origin))
-        seconds = self._random.uniform(0.85, 1.15) / (PASSES_PER_SECOND[used] * self._speed)
+        seconds = self._random.uniform(0.85, 1.15) / (PASSES_PER_SECOND[used] * self._runtime.speed)
         time.sleep(seconds)
         rejected = int(right < drafted)
         self._stats.step(StepRecord(drafted, right, rejected, right + 1, seconds * 0.2, seconds * 0.8, 0.0, used))
@@ -243,13 +243,3 @@ class _Play:
 
 def _tokens(text: str) -> list[str]:
     return re.findall(r"\s*\S{1,5}|\s+", text)
-
-
-def open_doors(runtime: FakeRuntime, seconds: float = 3.0) -> bool:
-    """Return whether the line around the model is empty within `seconds`."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if runtime.queue_length() == 0:
-            return True
-        threading.Event().wait(0.05)
-    return False

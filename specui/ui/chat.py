@@ -209,7 +209,7 @@ class ChatTab:
         try:
             settings = self._form.read(values)
         except SpecUIError as error:
-            return self._updates(notice(str(error)))
+            return {self._prefs: gr.skip(), self._notice: thread.error(str(error))}
         self._session(request).update(settings.step)
         return {self._prefs: self._form.to_json(values), self._notice: ""}
 
