@@ -112,6 +112,13 @@ class Model:
         return int(llama_cpp.llama_model_size(self.handle))
 
     @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of KV cache per token of context (plain attention, 16-bit keys and values)."""
+        head = llama_cpp.llama_model_n_embd(self.handle) // llama_cpp.llama_model_n_head(self.handle)
+        heads = llama_cpp.llama_model_n_head_kv(self.handle) * llama_cpp.llama_model_n_layer(self.handle)
+        return int(2 * 2 * head * heads)
+
+    @property
     def rollback_off_reason(self) -> str | None:
         """Why this model's memory cannot drop its last tokens, or None where it can."""
         if llama_cpp.llama_model_is_recurrent(self.handle):
