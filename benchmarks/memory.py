@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from specui import pairs
-from specui.config import DraftingSettings, Limits, LoadSettings, StepSettings, parse_mode
+from specui.config import DEFAULT_CTX_SIZE, DraftingSettings, Limits, LoadSettings, StepSettings, parse_mode
 from specui.engine.llama import Model
 from specui.generation import GenerationRequest
 from specui.runtime import Runtime
@@ -19,7 +19,7 @@ from specui.runtime import Runtime
 def main() -> None:
     """Answer a prompt that fills most of the context, and print the account."""
     target, draft, mode = Path(sys.argv[1]), Path(sys.argv[2]), parse_mode(sys.argv[3])
-    ctx_size = int(sys.argv[4]) if len(sys.argv) > 4 else LoadSettings().ctx_size
+    ctx_size = int(sys.argv[4]) if len(sys.argv) > 4 else DEFAULT_CTX_SIZE
     runtime = Runtime(LoadSettings(ctx_size=ctx_size))
     runtime.load(pairs.from_paths(target, draft))
     settings = StepSettings(drafting=DraftingSettings(mode))

@@ -17,7 +17,7 @@ from typing import Any
 from prompts import BY_NAME
 
 from specui import pairs
-from specui.config import DraftingSettings, Limits, LoadSettings, SamplingSettings, StepSettings
+from specui.config import DEFAULT_CTX_SIZE, DraftingSettings, Limits, LoadSettings, SamplingSettings, StepSettings
 from specui.engine.cpu import usable_threads
 from specui.generation import GenerationRequest, Message, Progress
 from specui.runtime import Runtime
@@ -82,7 +82,7 @@ def _llama(options: argparse.Namespace, none: Callable[[], Reading]) -> Callable
     settings = LoadSettings()
     llama = llama_cpp.Llama(
         str(options.target),
-        n_ctx=settings.ctx_size,
+        n_ctx=DEFAULT_CTX_SIZE,
         n_batch=settings.batch_size,
         n_threads=threads,
         n_threads_batch=threads,

@@ -19,6 +19,7 @@ from specui import pairs
 from specui.answer import check_request
 from specui.catalog import Catalog, PairFiles
 from specui.config import (
+    DEFAULT_CTX_SIZE,
     DEFAULT_PAIR,
     SPECULATION_MODES,
     DraftingSettings,
@@ -83,7 +84,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--pair", metavar="NAME", help=f"a pair of models.yaml (default: {DEFAULT_PAIR})")
     group.add_argument("--target", type=Path, metavar="PATH", help="a GGUF file, instead of --pair")
     group.add_argument("--draft", type=Path, metavar="PATH", help="the GGUF file of a small draft model for --target")
-    group.add_argument("--ctx-size", type=int, metavar="N", help=f"context in tokens (default: {defaults.ctx_size})")
+    group.add_argument("--ctx-size", type=int, metavar="N", help=f"context in tokens (default: {DEFAULT_CTX_SIZE})")
     group.add_argument("--batch-size", type=int, metavar="N", help=f"longest batch (default: {defaults.batch_size})")
     group.add_argument("--threads", type=int, metavar="N", help="compute threads (default: what the process may use)")
     group.add_argument("--gpu-layers", type=int, metavar="N", help="layers on the GPU, -1 for all (default: 0)")

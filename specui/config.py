@@ -31,6 +31,7 @@ MAX_DRAFT_TOKENS_LIMIT = 63
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 7860
 DEFAULT_PAIR = "bundled"
+DEFAULT_CTX_SIZE = 4096
 MAX_QUEUE_LENGTH = 8
 
 
@@ -142,15 +143,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How weights and contexts are set up; a change needs a reload. `threads` None: what the process may use."""
+    """How weights and contexts are set up; a change needs a reload.
 
-    ctx_size: int = 4096
+    `ctx_size` None: what the pair asks for, else DEFAULT_CTX_SIZE. `threads` None: what the process may use.
+    """
+
+    ctx_size: int | None = None
     batch_size: int = 512
     threads: int | None = None
     gpu_layers: int = 0
 
     def __post_init__(self) -> None:
-        _check_int("ctx_size", self.ctx_size, 16, 2**24)
+        if self.ctx_size is not None:
+            _check_int("ctx_size", self.ctx_size, 16, 2**24)
         _check_int("batch_size", self.batch_size, 1, 2**16)
         if self.threads is not None:
             _check_int("threads", self.threads, 1, 1024)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from specui.config import MAX_DRAFT_TOKENS_LIMIT, DraftingSettings, LoadSettings, SpeculationMode
+from specui.config import DEFAULT_CTX_SIZE, MAX_DRAFT_TOKENS_LIMIT, DraftingSettings, LoadSettings, SpeculationMode
 from specui.engine.controller import Auto, Experience
 from specui.engine.costs import calibrate
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup
@@ -99,7 +99,7 @@ class Lane:
         self._picked: SpeculationMode = "none"
 
     def _open_context(self, model: Model, max_rows: int) -> Context:
-        size = ContextSize(self._settings.ctx_size, self._settings.batch_size, max_rows)
+        size = ContextSize(self._settings.ctx_size or DEFAULT_CTX_SIZE, self._settings.batch_size, max_rows)
         return Context(model, size, self._settings.threads, self.abort)
 
     def begin_answer(self, drafting: DraftingSettings) -> None:

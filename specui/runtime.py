@@ -52,7 +52,7 @@ class _Pair:
         self.model = target or Model(files.target, settings.gpu_layers)
         try:
             self.template = _template(self.model, files.chat_template)
-            self.lane = Lane(self.model, files.draft, settings)
+            self.lane = Lane(self.model, files.draft, replace(settings, ctx_size=settings.ctx_size or files.ctx_size))
         except SpecUIError:
             if self._owned:
                 self.model.close()
@@ -109,10 +109,9 @@ class Runtime:
         return self._in_turn(lambda: self._load(files))
 
     def _load(self, files: PairFiles) -> LoadedPair:
-        settings = replace(self._settings, ctx_size=files.ctx_size or self._settings.ctx_size)
         old = self._pair
         shared = old.model if old is not None and old.files.target == files.target else None
-        new = _Pair(files, settings, shared)
+        new = _Pair(files, self._settings, shared)
         self._pair = new
         if old is not None:
             old.close(keep_model=shared is not None)

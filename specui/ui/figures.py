@@ -38,7 +38,10 @@ def _speed(stats: Stats, rates: Sequence[RatePoint], live: bool) -> str:
     mean = stats.decode_tokens_per_second
     speed = (recent_speed(rates) or mean) if live else mean
     mode = MODE_NAMES[stats.speculation_used] if stats.completion_tokens else ""
-    note = f"average {number(mean)}" if live else ("average of the answer" if mean is not None else "no answer yet")
+    if mean is None:
+        note = "starting" if live else "no answer yet"
+    else:
+        note = f"average {number(mean)}" if live else "average of the answer"
     return (
         f'<div class="sp-speed"><span class="sp-big" data-figure="speed">{number(speed)}</span>'
         f'<span class="sp-unit">tok/s</span><span class="sp-note">{note}</span>'

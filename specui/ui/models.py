@@ -91,7 +91,7 @@ def badge(loaded: Loaded | None, state: LoadState) -> str:
     if loaded is None:
         name = "" if state.busy else "<b>no model loaded</b>"
     else:
-        name = f'<b title="{escape(str(loaded.target))}">{escape(loaded.title)}</b>{_draft(loaded)}'
+        name = f'<b title="{escape(loaded.title)}">{escape(loaded.title)}</b>{_draft(loaded)}'
     return f'<div class="sp-badge">{note}{name}</div>'
 
 
