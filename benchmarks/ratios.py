@@ -1,4 +1,4 @@
-"""Speed as ratios paired in one run: `python benchmarks/ratios.py TARGET [DRAFT] [--prompt NAME] [--repeats N] VARIANT…`
+"""Speed as ratios paired in one run: `python benchmarks/ratios.py TARGET --draft DRAFT VARIANT…`
 
 A VARIANT is a mode with options, as `draft-model,max_draft_tokens=7`, or `llama-cpp-python`: `Llama.generate` on the
 same file with the same settings. Each is run in turn with mode none; the median of the paired ratios is printed with
@@ -90,8 +90,7 @@ def _llama(options: argparse.Namespace, none: Callable[[], Reading]) -> Callable
         verbose=False,
     )
     _, _, progress = none()
-    assert progress is not None
-    prompt = list(progress.prompt_token_ids)
+    prompt = list(progress.prompt_token_ids) if progress else []
 
     def run() -> Reading:
         tokens: list[int] = []

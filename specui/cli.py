@@ -103,7 +103,8 @@ def add_step_options(parser: argparse.ArgumentParser) -> None:
     """Add drafting, sampling and limits; a missing option keeps the default of `specui.config`."""
     drafting, sampling, limits = DraftingSettings(), SamplingSettings(), Limits()
     group = parser.add_argument_group("drafting")
-    group.add_argument("--speculation", metavar="MODE", help=f"{', '.join(SPECULATION_MODES)} (default: {drafting.speculation})")
+    modes = ", ".join(SPECULATION_MODES)
+    group.add_argument("--speculation", metavar="MODE", help=f"{modes} (default: {drafting.speculation})")
     group.add_argument("--max-draft-tokens", type=int, metavar="N", help="longest draft (default: the mode's)")
     _number(group, "--max-ngram-size", int, drafting.max_ngram_size, "longest match of prompt lookup")
     _number(group, "--draft-p-min", float, drafting.draft_p_min, "end a draft below this probability")

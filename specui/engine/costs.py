@@ -43,12 +43,11 @@ class PassCosts:
             return known
         low = max((r for r in self._points if r < rows), default=None)
         high = min((r for r in self._points if r > rows), default=None)
-        if low is not None and high is not None:
-            share = (rows - low) / (high - low)
-            return (1 - share) * self._points[low] + share * self._points[high]
-        nearest = low if low is not None else high
-        assert nearest is not None
-        return self._points[nearest] * rows / nearest
+        if low is None or high is None:
+            nearest = min(self._points, key=lambda r: abs(r - rows))
+            return self._points[nearest] * rows / nearest
+        share = (rows - low) / (high - low)
+        return (1 - share) * self._points[low] + share * self._points[high]
 
     def observe(self, rows: int, seconds: float) -> None:
         """Learn from one pass."""

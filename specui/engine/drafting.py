@@ -1,7 +1,7 @@
 """Drafters: what proposes tokens for the target to verify.
 
-`NoDrafter` proposes nothing, `PromptLookup` copies what followed the same words before, `DraftModel` asks a small model.
-Knows token ids and a cache to decode with; nothing about the target, its logits, or text.
+`NoDrafter` proposes nothing, `PromptLookup` copies what followed the same words before, `DraftModel` asks a small
+model. Knows token ids and a cache to decode with; nothing about the target, its logits, or text.
 """
 
 from __future__ import annotations
