@@ -105,11 +105,11 @@ class StorageError(SpecUIError):
 class DiskSpaceError(StorageError):
     """Too little room on the disk for what is to be written."""
 
-    def __init__(self, path: Path, needed: int, free: int) -> None:
+    def __init__(self, path: Path, needed: int, free: int, variable: str = "SPECUI_HOME") -> None:
         SpecUIError.__init__(
             self,
             f"{path}: needs {needed / 1e6:,.0f} MB but only {free / 1e6:,.0f} MB are free; "
-            "free some room or set SPECUI_HOME to another disk",
+            f"free some room or set {variable} to another disk",
         )
         self.path = path
         self.needed = needed

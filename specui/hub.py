@@ -163,7 +163,7 @@ def _check_space(needed: int) -> None:
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
     if needed and free < needed + _FREE_MARGIN_BYTES:
-        raise DiskSpaceError(folder, needed + _FREE_MARGIN_BYTES, free)
+        raise DiskSpaceError(folder, needed + _FREE_MARGIN_BYTES, free, "HF_HOME")
 
 
 def _fetch(file: HubFile, size: int, fetch: _Fetch) -> Path:
