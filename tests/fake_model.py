@@ -193,7 +193,7 @@ class Plan:
     end_tokens: frozenset[int] = frozenset()
     seed: int = 0
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
-    drafting: DraftingSettings = field(default_factory=DraftingSettings)
+    drafting: DraftingSettings = field(default_factory=lambda: DraftingSettings(draft_p_min=0.0))
     stop_after: int | None = None
     """Number of the emitted token (from 1) at which `on_token` ends the answer, as a stop string does."""
 

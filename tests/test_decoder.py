@@ -206,7 +206,7 @@ def test_settings_are_read_at_every_step() -> None:
 
 def test_a_switch_to_sampling_in_mid_answer() -> None:
     script = random_script(9)
-    drafting = DraftingSettings("draft-model", 4)
+    drafting = DraftingSettings("draft-model", 4, draft_p_min=0.0)
     done = answer(
         Plan(PROMPT, max_tokens=60),
         FakeCache(script),
@@ -220,7 +220,7 @@ def test_a_switch_to_sampling_in_mid_answer() -> None:
 
 def test_adaptive_length_starts_at_five_and_learns() -> None:
     script = random_script(12)
-    drafting = DraftingSettings("draft-model", 16, adaptive_length=True)
+    drafting = DraftingSettings("draft-model", 16, draft_p_min=0.0, adaptive_length=True)
     target = FakeCache(script)
     answer(Plan(PROMPT, max_tokens=80, drafting=drafting), target, FakeDrafters(FakeCache(script)))
     assert [rows for _, rows in target.calls[1:6]] == [6, 8, 10, 12, 14]

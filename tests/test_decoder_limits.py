@@ -20,7 +20,7 @@ from fake_model import (
     random_script,
 )
 
-from specui.config import SpeculationMode
+from specui.config import DraftingSettings, SpeculationMode
 from specui.errors import DecodeError, PromptTooLongError
 
 
@@ -34,6 +34,13 @@ def test_a_context_that_fills_up_is_a_clean_end(mode: SpeculationMode, cap: int)
         assert len(done.tokens) == n_ctx - len(prompt) + 1, "each cell is used, and the last row gives one token more"
         assert done.tokens == answer_at_random(Plan(prompt, max_tokens=len(done.tokens))).tokens
         assert_counts(done)
+
+
+@pytest.mark.parametrize(("n_ctx", "max_tokens"), [(16, 100), (64, 8)], ids=["the context is full", "the cap"])
+def test_the_strip_chart_goes_to_the_end_however_the_answer_ends(n_ctx: int, max_tokens: int) -> None:
+    done = answer_at_random(Plan(PROMPT, max_tokens=max_tokens), n_ctx=n_ctx)
+    assert done.decoder.stats.rates
+    assert done.decoder.stats.rates[-1].decode_seconds == done.stats.decode_seconds
 
 
 @pytest.mark.parametrize("draft_ctx", [8, 20, 32, 63])
@@ -75,10 +82,12 @@ def test_rows_are_limited_by_what_the_context_has_room_for() -> None:
     assert max(rows for _, rows in target.calls) == 4
 
 
-def test_the_draft_decodes_each_committed_token_once() -> None:
+@pytest.mark.parametrize("p_min", [0.0, 0.5])
+def test_the_draft_decodes_each_committed_token_once(p_min: float) -> None:
     script = random_script(4)
     draft = FakeCache(script)
-    done = answer(Plan(PROMPT, max_tokens=101).with_mode("draft-model", 4), FakeCache(script), FakeDrafters(draft))
+    plan = Plan(PROMPT, max_tokens=101, drafting=DraftingSettings("draft-model", 4, draft_p_min=p_min))
+    done = answer(plan, FakeCache(script), FakeDrafters(draft))
     assert done.stats.acceptance_rate == 1
     assert draft.num_decoded == len(draft.tokens), "with all accepted, nothing is evaluated a second time"
 

@@ -86,6 +86,17 @@ def test_tiny_temperature_keeps_only_the_best() -> None:
     assert as_dict(distribution(row, (), with_settings(temperature=1e-6)))[1] == pytest.approx(1)
 
 
+@pytest.mark.parametrize(("top_p", "kept"), [(0.25, 1), (0.5, 2), (0.75, 3), (0.76, 4)])
+def test_top_p_ends_at_the_token_that_reaches_it(top_p: float, kept: int) -> None:
+    assert len(distribution(np.zeros(4, np.float32), (), with_settings(top_p=top_p)).ids) == kept
+
+
+def test_many_ties_are_ordered_by_id() -> None:
+    row = np.random.default_rng(0).integers(0, 3, size=5000).astype(np.float32)
+    d = distribution(row, (), OPEN)
+    assert d.ids.tolist() == sorted(range(5000), key=lambda i: (-row[i], i))
+
+
 def test_equal_logits_beyond_top_k_lose_by_id() -> None:
     d = distribution(np.zeros(1000, np.float32), (), with_settings(top_k=3))
     assert as_dict(d) == pytest.approx({0: 1 / 3, 1: 1 / 3, 2: 1 / 3})
