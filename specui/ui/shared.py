@@ -53,6 +53,7 @@ class PairFinder(Protocol):
 QUIET: dict[str, Any] = {
     "concurrency_limit": None,
     "show_progress": "hidden",
+    "show_progress_on": [],  # else every output runs a timer of 60 frames a second, hidden or not
     "api_visibility": "private",
     "trigger_mode": "multiple",
 }
