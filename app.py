@@ -99,7 +99,8 @@ def _already_here(files: PairFiles) -> Fetch:
 def application(house: House) -> FastAPI:
     """Return the application: the page at its root."""
     app = FastAPI(title="SpecUI", docs_url=None, redoc_url=None, openapi_url=None)
-    return mount(app, build(house))
+    mount(app, build(house))
+    return app
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from specui.engine.chat import ChatTemplate, Prompt
@@ -29,11 +30,12 @@ def check_request(request: GenerationRequest) -> None:
         raise BlankPromptError
 
 
-def render_prompt(request: GenerationRequest, model: Model, template: ChatTemplate | None, n_ctx: int) -> Prompt:
+def render_prompt(
+    request: GenerationRequest, model: Model, template: Callable[[], ChatTemplate], n_ctx: int
+) -> Prompt:
     """Return the prompt's ids with room left for a token. Raises TemplateError, PromptTooLongError."""
     if request.prompt is None:
-        template = template or ChatTemplate(model)
-        return template.fit([(message.role, message.content) for message in request.messages], n_ctx - 1)
+        return template().fit([(message.role, message.content) for message in request.messages], n_ctx - 1)
     ids = model.tokenize(request.prompt, add_special=True, parse_special=True)
     if len(ids) >= n_ctx:
         raise PromptTooLongError(len(ids) + 1, n_ctx)
@@ -49,7 +51,8 @@ class Answer:
         self._generation = generation
         self._model = model
         self._text = TextStream(request.limits.stop)
-        self._origins: list[tuple[int, TokenOrigin]] = []
+        self._tokens: list[tuple[int, TokenOrigin]] = []
+        self._pieces: list[TokenPiece] = []
         self._published = 0.0
         self._progress = Progress(
             phase="prefill",
@@ -83,7 +86,7 @@ class Answer:
         self._finish()
 
     def _on_token(self, token_id: int, origin: TokenOrigin) -> bool:
-        self._origins.append((token_id, origin))
+        self._tokens.append((token_id, origin))
         return self._text.push(self._model.piece(token_id))
 
     def _publish_text(self) -> None:
@@ -93,16 +96,28 @@ class Answer:
 
     def _finish(self) -> None:
         self._text.finish()
+        self._decoder.stats.close_slice()
         reason: FinishReason = self._decoder.finish_reason or "cancelled"
         self._progress = replace(self._progress, phase="done", finish_reason=reason)
         self._generation.publish(self._with_text())
 
     def _with_text(self) -> Progress:
-        pieces = tuple(
-            TokenPiece(token_id, text, origin)
-            for (token_id, origin), text in zip(self._origins, self._text.pieces(), strict=True)
-        )
         stats = self._decoder.stats
         return replace(
-            self._progress, text=self._text.text, pieces=pieces, stats=stats.snapshot(), rates=tuple(stats.rates)
+            self._progress,
+            text=self._text.text,
+            pieces=self._fresh_pieces(),
+            stats=stats.snapshot(),
+            rates=tuple(stats.rates),
         )
+
+    def _fresh_pieces(self) -> tuple[TokenPiece, ...]:
+        """Return all pieces; those wholly shown never change and are kept from one snapshot to the next."""
+        first = len(self._pieces)
+        self._pieces += [
+            TokenPiece(token_id, text, origin)
+            for (token_id, origin), text in zip(self._tokens[first:], self._text.pieces(first), strict=True)
+        ]
+        pieces = tuple(self._pieces)
+        del self._pieces[self._text.num_final_pieces :]
+        return pieces

@@ -107,7 +107,7 @@ def add_step_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--speculation", metavar="MODE", help=f"{modes} (default: {drafting.speculation})")
     group.add_argument("--max-draft-tokens", type=int, metavar="N", help="longest draft (default: the mode's)")
     _number(group, "--max-ngram-size", int, drafting.max_ngram_size, "longest match of prompt lookup")
-    _number(group, "--draft-p-min", float, drafting.draft_p_min, "end a draft below this probability")
+    _number(group, "--draft-p-min", float, drafting.draft_p_min, "draft-model: end a draft below this probability")
     group.add_argument("--adaptive-length", action="store_true", default=None, help="+2 when all accepted, else -1")
     group = parser.add_argument_group("sampling")
     _number(group, "--temperature", float, sampling.temperature, "0 is greedy")
@@ -192,7 +192,7 @@ def parse_messages(text: str) -> tuple[Message, ...]:
     """Return the messages of a JSON list. Raises SettingError naming what is wrong."""
     try:
         items = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingError("--messages", text[:40], f"JSON ({error})") from None
     if isinstance(items, dict):
         items = items.get("messages")

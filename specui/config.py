@@ -43,7 +43,8 @@ def parse_mode(value: object, key: str = "speculation") -> SpeculationMode:
 
 
 def _check(key: str, value: object, valid: Callable[[float], bool], expected: str) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = number and (isinstance(value, int) or math.isfinite(cast(float, value)))
     if not number or not valid(cast(float, value)):
         raise SettingError(key, value, expected)
 
@@ -137,7 +138,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         _check_int("max_tokens", self.max_tokens, 1, 2**31 - 1)
-        if any(not isinstance(text, str) or not text for text in self.stop):
+        if not isinstance(self.stop, tuple) or any(not isinstance(text, str) or not text for text in self.stop):
             raise SettingError("stop", self.stop, "strings of at least one character")
 
 

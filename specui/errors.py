@@ -132,6 +132,7 @@ class UnknownPairError(CatalogError):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         SpecUIError.__init__(self, f"Unknown pair {name!r}; the catalogue has: {', '.join(known)}")
+        self.path, self.line, self.key = Path("models.yaml"), None, name
         self.name = name
         self.known = tuple(known)
 

@@ -10,12 +10,19 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from specui.config import DEFAULT_CTX_SIZE, MAX_DRAFT_TOKENS_LIMIT, DraftingSettings, LoadSettings, SpeculationMode
+from specui.config import (
+    DEFAULT_CTX_SIZE,
+    MAX_DRAFT_TOKENS_LIMIT,
+    SPECULATION_MODES,
+    DraftingSettings,
+    LoadSettings,
+    SpeculationMode,
+)
 from specui.engine.controller import Auto, Experience
 from specui.engine.costs import calibrate
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
-from specui.errors import SpecUIError, VocabularyError
+from specui.errors import ModelError, SpecUIError, VocabularyError
 from specui.vocab import Vocabulary, first_difference
 
 NO_DRAFT = "this pair has no draft model"
@@ -23,7 +30,7 @@ LOADING = "the draft model is loading"
 
 
 def _vocabulary(model: Model) -> Vocabulary:
-    return Vocabulary(model.vocab_type, model.token_texts(), model.add_bos)
+    return Vocabulary(model.vocab_type, model.token_texts())
 
 
 class DraftSlot:
@@ -55,18 +62,20 @@ class DraftSlot:
         try:
             same_file = path.exists() and path.samefile(self._target.path)
             model = self._target if same_file else Model(path, self._target.gpu_layers)
-            self._check_vocabulary(model)
-            context = self._open_context(model, 1)
-        except SpecUIError as error:
-            self.off_reason = str(error)
+            self._check(model)
+            self.context = self._open_context(model, 1)
+            self.model = model
+        except Exception as error:  # whatever it is, the target goes on and the reason is shown
+            self.off_reason = str(error) if isinstance(error, SpecUIError) else f"loading the draft failed: {error!r}"
             if model is not None and model is not self._target:
                 model.close()
-            return
-        self.model, self.context = model, context
 
-    def _check_vocabulary(self, draft: Model) -> None:
+    def _check(self, draft: Model) -> None:
+        """Raise what keeps a loaded model from drafting for the target."""
         if draft is self._target:
             return
+        if draft.rollback_off_reason is not None:
+            raise ModelError(draft.path, draft.rollback_off_reason)
         difference = first_difference(_vocabulary(self._target), _vocabulary(draft))
         if difference is not None:
             raise VocabularyError(draft.path, f"cannot draft for {self._target.path.name}: {difference}")
@@ -106,13 +115,13 @@ class Lane:
         """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be needed."""
         self._lookup = self._auto = None
         self._failed.clear()
-        if drafting.speculation == "draft-model" and self._target_model.rollback_off_reason is None:
+        if drafting.speculation == "draft-model" and self._off_reason is None:
             self.draft.load()
 
     def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
         """Return the drafter for a step, the mode it really is, and the reason where that is not the one asked for."""
         mode = drafting.speculation
-        reason = None if mode == "none" else self._failed.get(mode) or self._target_model.rollback_off_reason
+        reason = None if mode == "none" else self._failed.get(mode) or self._off_reason
         drafter = None if reason or mode == "none" else self._drafter(drafting)
         if drafter is None and mode != "none" and reason is None:
             reason = self.draft.off_reason or LOADING
@@ -146,9 +155,17 @@ class Lane:
             self._lookup = PromptLookup(max_ngram_size)
         return self._lookup
 
-    def fail(self, reason: str) -> None:
-        """Leave the drafter picked last out for the rest of this answer."""
-        self._failed[self._picked] = reason
+    @property
+    def _off_reason(self) -> str | None:
+        """Why nothing can be drafted on this target at all, or None."""
+        if self.target.max_rows < 2:
+            return "a batch size of 1 leaves no room for a draft"
+        return self._target_model.rollback_off_reason
+
+    def fail(self, reason: str, every_mode: bool = False) -> None:
+        """Leave the drafter picked last, or every drafter, out for the rest of this answer."""
+        for mode in SPECULATION_MODES if every_mode else (self._picked,):
+            self._failed[mode] = reason
 
     def close(self) -> None:
         """Free both contexts and the draft's weights (the target's belong to the caller)."""

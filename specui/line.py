@@ -38,8 +38,10 @@ class Line:
             return len(self._waiting) + self._running
 
     def join(self, job: Job) -> None:
-        """Put `job` at the end. Raises BusyError when `limit` jobs wait already."""
+        """Put `job` at the end. Raises BusyError when `limit` jobs wait already, RuntimeError after `close`."""
         with self._changed:
+            if self._closed:
+                raise RuntimeError("the line is closed")
             if len(self._waiting) >= self._limit:
                 raise BusyError(self._limit)
             self._waiting.append(job)

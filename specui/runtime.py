@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,7 +52,6 @@ class _Pair:
         self._owned = target is None
         self.model = target or Model(files.target, settings.gpu_layers)
         try:
-            self.template = _template(self.model, files.chat_template)
             self.lane = Lane(self.model, files.draft, replace(settings, ctx_size=settings.ctx_size or files.ctx_size))
         except SpecUIError:
             if self._owned:
@@ -69,21 +69,19 @@ class _Pair:
             threads=self.lane.target.threads,
             target_bytes=self.model.size_bytes,
             draft_bytes=draft.model.size_bytes if draft.model else 0,
-            has_chat_template=self.template is not None,
+            has_chat_template=bool(self.files.chat_template or self.model.chat_template),
             draft_off_reason=draft.off_reason,
         )
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """The chat template, read when a chat first needs it; raises TemplateError where there is none that works."""
+        return ChatTemplate(self.model, self.files.chat_template)
 
     def close(self, keep_model: bool) -> None:
         self.lane.close()
         if not keep_model:
             self.model.close()
-
-
-def _template(model: Model, override: str | None) -> ChatTemplate | None:
-    """Return the template; None where the file has none (a chat request then says so)."""
-    if override is None and model.chat_template is None:
-        return None
-    return ChatTemplate(model, override)
 
 
 class Runtime:
@@ -183,7 +181,7 @@ class Runtime:
         lane = pair.lane
         generation.when_cancelled(lane.abort.set)
         try:
-            prompt = render_prompt(generation.request, pair.model, pair.template, lane.target.n_ctx)
+            prompt = render_prompt(generation.request, pair.model, lambda: pair.template, lane.target.n_ctx)
             lane.begin_answer(generation.settings.drafting)
             Answer(generation, lane, prompt, pair.model).run()
         finally:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A tokenizer kind (llama.cpp's number), its tokens' spellings [n_vocab], and whether it wants a BOS token."""
+    """A tokenizer kind (llama.cpp's number) and its tokens' spellings [n_vocab]."""
 
     kind: int
     texts: Sequence[bytes]
-    add_bos: bool
 
 
 MAX_PADDING = 128 + 256

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specui.config import DraftingSettings, SamplingSettings, SpeculationMode, StepSettings
+from specui.config import SPECULATION_MODES, DraftingSettings, SamplingSettings, SpeculationMode, StepSettings
 from specui.engine.decoder import Decoder, Task
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup
 from specui.engine.sampling import Logits
@@ -179,9 +179,10 @@ class FakeDrafters:
         assert self.draft is not None, "this test has no draft"
         return DraftModel(self.draft, self._n_vocab, drafting.draft_p_min), mode, None
 
-    def fail(self, reason: str) -> None:
-        """Leave the drafter picked last out."""
-        self.failed[self.picked] = reason
+    def fail(self, reason: str, every_mode: bool = False) -> None:
+        """Leave the drafter picked last, or every drafter, out."""
+        for mode in SPECULATION_MODES if every_mode else (self.picked,):
+            self.failed[mode] = reason
 
 
 @dataclass(frozen=True)

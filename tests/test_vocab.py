@@ -10,7 +10,7 @@ WORDS = [f"w{i}".encode() for i in range(1000)]
 
 
 def vocabulary(texts: list[bytes], kind: int = 2) -> Vocabulary:
-    return Vocabulary(kind, texts, add_bos=False)
+    return Vocabulary(kind, texts)
 
 
 def test_the_same_vocabulary_fits() -> None:

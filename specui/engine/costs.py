@@ -13,7 +13,8 @@ from specui.engine.drafting import TokenCache, truncate_or_clear
 
 CALIBRATION_ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
 CALIBRATION_SECONDS = 0.6
-"""Rows are measured twice at least, and again until this much time is spent; the least reading counts."""
+CALIBRATION_LIMIT_SECONDS = 2.0
+"""Rows are measured twice, again until the first time is spent, never past the second; the least reading counts."""
 
 
 class PassCosts:
@@ -69,7 +70,9 @@ def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
     started = time.perf_counter()
     _timed_pass(cache, filler, 1, length)
     rounds = 0
-    while rounds < 2 or time.perf_counter() - started < CALIBRATION_SECONDS:
+    while (elapsed := time.perf_counter() - started) < CALIBRATION_SECONDS or (
+        rounds < 2 and elapsed < CALIBRATION_LIMIT_SECONDS
+    ):
         rounds += 1
         for rows in sizes:
             seconds = _timed_pass(cache, filler, rows, length)

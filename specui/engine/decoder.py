@@ -38,8 +38,8 @@ class DrafterSource(Protocol):
         """Return the drafter, the mode it really is, and the reason where that is not the mode asked for."""
         ...
 
-    def fail(self, reason: str) -> None:
-        """Learn that the picked drafter cannot go on; it is not picked again in this answer."""
+    def fail(self, reason: str, every_mode: bool = False) -> None:
+        """Learn that the picked drafter, or drafting at all, cannot go on; it is not picked again in this answer."""
         ...
 
 
@@ -81,11 +81,12 @@ class Decoder:
         """Evaluate the prompt in both caches, yielding how many of its tokens are done; then emit the first token."""
         settings = self._task.settings()
         yield from self._prefill_target()
-        yield from self._prefill_drafter(settings)
         started = time.perf_counter()
         recent = Window(self.committed, (), settings.sampling).at(0)
         token = choose(self._target.logits(0), recent, settings.sampling, self._rng)
-        self.stats.first_token(time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        yield from self._prefill_drafter(settings)
+        self.stats.first_token(seconds)
         self._emit_token(token, "target")
 
     def _prefill_target(self) -> Iterator[int]:
@@ -117,6 +118,7 @@ class Decoder:
             return False
         if self._target.n_ctx - len(self._target.tokens) < 1:
             self.finish_reason = "length"
+            self.stats.close_slice()
             return False
         settings = self._task.settings()
         drafter, used, length = self._pick(settings), self.stats.speculation_used, len(self.committed)
@@ -186,7 +188,7 @@ class Decoder:
             self._target.clear()
             for _ in evaluate(self._target, keep, rows=0):
                 pass
-            self._drafters.fail(str(error))
+            self._drafters.fail(str(error), every_mode=True)
 
     def _emit(self, draft: Draft, verdict: Verdict) -> int:
         """Commit and tell tokens up to the first end; return how many."""

@@ -237,8 +237,8 @@ class DraftModel:
 
     def accept(self, outcome: Outcome) -> None:
         """Cut the cache to what was committed; the last token is evaluated by the next proposal."""
-        keep = outcome.length + min(outcome.num_accepted, len(outcome.draft) - 1)
-        if len(outcome.draft) and keep < len(self._cache.tokens):
+        keep = outcome.length + outcome.num_accepted
+        if keep < len(self._cache.tokens):
             truncate_or_clear(self._cache, keep)
 
 

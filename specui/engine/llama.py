@@ -132,11 +132,6 @@ class Model:
         """llama.cpp's number for the tokenizer kind."""
         return int(llama_cpp.llama_vocab_type(self._vocab))
 
-    @property
-    def add_bos(self) -> bool:
-        """Whether the model wants a beginning-of-sequence token before its prompt."""
-        return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
-
     def token_text(self, token_id: int) -> str:
         """Return the vocabulary's own spelling of a token ('' for ids outside, such as -1 for an absent BOS)."""
         if not 0 <= token_id < self.n_vocab:

@@ -89,7 +89,8 @@ def distribution(row: Logits, recent: Sequence[int], settings: SamplingSettings)
         return one_hot(best_token(row, recent, settings))
     with penalties(row, recent, settings):
         ids, logits = _candidates(row, settings)
-    weights = np.exp((logits - logits[0]) / settings.temperature)
+    with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to minus infinity, as it should
+        weights = np.exp((logits - logits[0]) / settings.temperature)
     return Distribution(ids, weights / weights.sum())
 
 

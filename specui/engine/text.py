@@ -6,6 +6,7 @@ Knows bytes and strings, nothing about models: the caller supplies each token's 
 from __future__ import annotations
 
 import codecs
+from bisect import bisect_right
 from collections.abc import Sequence
 
 
@@ -43,10 +44,16 @@ class TextStream:
         self._shown = len(self._text)
         return self._text
 
-    def pieces(self) -> list[str]:
-        """Return the shown text of every token pushed; joined they equal `text`."""
-        starts = [0, *self._piece_ends]
-        return [self._text[a : min(b, self._shown)] for a, b in zip(starts, self._piece_ends, strict=False)]
+    def pieces(self, first: int = 0) -> list[str]:
+        """Return the shown text of every token pushed, from the `first` on; joined they equal `text`."""
+        starts = [self._piece_ends[first - 1] if first else 0, *self._piece_ends[first:]]
+        ends = self._piece_ends[first:]
+        return [self._text[a : min(b, self._shown)] for a, b in zip(starts, ends, strict=False)]
+
+    @property
+    def num_final_pieces(self) -> int:
+        """How many pieces are wholly shown: those never change."""
+        return bisect_right(self._piece_ends, self._shown)
 
     def _cut_at_stop(self, before: int) -> bool:
         longest = max(map(len, self._stop), default=0)

@@ -3,7 +3,7 @@
 window.specui = (() => {
   const CHAT = "specui.chat.", PARTIAL = "specui.partial.", INDEX = "specui.chats", PREFS = "specui.prefs", NOW = "specui.now";
   const TITLE_LENGTH = 60, CLOSE_TO_END = 60;
-  let current = "";
+  let current = "", restored = false;
 
   function attempt(action, otherwise) {
     try { return action(); } catch (error) { console.warn("specui:", error); return otherwise; }
@@ -29,6 +29,7 @@ window.specui = (() => {
   // --- what the server sends to be kept
   function keep(json) {
     current = json;
+    if (!restored) { restored = true; focusBox(); }  // the server has answered: what is set now stays set
     const chat = attempt(() => JSON.parse(json || "{}"), {});
     attempt(() => tab().setItem(NOW, chat.id || ""));
     if (chat.id && chat.turns.length) {
@@ -192,7 +193,6 @@ window.specui = (() => {
       clearInterval(waiting);
       // One name makes the switch one group: arrow keys move inside it.
       document.querySelectorAll("#sp-switch input").forEach((input) => { input.name = "sp-switch"; });
-      focusBox();
     }, 100);
   }
   start();

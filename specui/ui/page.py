@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
-from fastapi import FastAPI
 
 from specui.catalog import Catalog
 from specui.config import SpeculationMode
@@ -19,6 +19,9 @@ from specui.ui.loader import PairLoader
 from specui.ui.models import ModelsTab
 from specui.ui.sessions import Sessions
 from specui.ui.shared import ModelRuntime, PairFinder
+
+Application = Any
+"""A FastAPI application: only app.py and the API name that library."""
 
 HERE = Path(__file__).parent
 BRAND = '<div class="sp-brand">SpecUI<span>speculative decoding, live</span></div>'
@@ -55,10 +58,10 @@ def build(house: House) -> gr.Blocks:
     return page
 
 
-def mount(app: FastAPI, page: gr.Blocks) -> FastAPI:
+def mount(app: Application, page: gr.Blocks) -> None:
     """Mount the page at the root of `app`."""
     script = (HERE / "page.js").read_text(encoding="utf-8")
-    mounted: FastAPI = gr.mount_gradio_app(
+    gr.mount_gradio_app(
         app,
         page,
         path="/",
@@ -71,10 +74,9 @@ def mount(app: FastAPI, page: gr.Blocks) -> FastAPI:
         css=(HERE / "page.css").read_text(encoding="utf-8"),
         head=f"<script>\n{script}</script>",
     )
-    return mounted
 
 
-def end_streams(app: FastAPI) -> None:
+def end_streams(app: Application) -> None:
     """End the connections that open pages hold, from the event loop that serves them; the server shuts down."""
     for route in app.routes:
         stop = getattr(getattr(route, "app", None), "stop_event", None)
