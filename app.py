@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from specui import pairs
 from specui.catalog import Cancelled, Catalog, OnProgress, PairFiles
-from specui.cli import add_model_options, load_settings
+from specui.cli import Parser, add_model_options, given_files, load_settings
 from specui.config import DEFAULT_HOST, DEFAULT_PAIR, DEFAULT_PORT, SPECULATION_MODES, DraftingSettings, parse_mode
 from specui.errors import PortError, SettingError, SpecUIError
 from specui.runtime import Runtime
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python app.py", description="A local chat with a speculation switch.")
+    parser = Parser(prog="python app.py", description="A local chat with a speculation switch.")
     page = parser.add_argument_group("page")
     page.add_argument("--host", default=_default_host(), metavar="HOST", help="address (default: %(default)s)")
     page.add_argument("--port", type=int, default=DEFAULT_PORT, metavar="N", help="port (default: %(default)s)")
@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> None:
     speculation = parse_mode(arguments.speculation, "--speculation")
     catalog = Catalog.default()
     settings = load_settings(arguments)
-    given = _given_files(arguments)
+    given = given_files(arguments)
     pair = None if given else catalog.pair(arguments.pair or DEFAULT_PAIR)
     listener = listen(arguments.host, arguments.port)
     runtime = Runtime(settings)
@@ -77,16 +77,6 @@ def _run(arguments: argparse.Namespace) -> None:
     finally:
         house.loader.cancel()
         runtime.close()
-
-
-def _given_files(arguments: argparse.Namespace) -> PairFiles | None:
-    if arguments.target is None:
-        if arguments.draft is not None:
-            raise SettingError("--draft", str(arguments.draft), "--target with it")
-        return None
-    if arguments.pair is not None:
-        raise SettingError("--pair", arguments.pair, "either --pair or --target, not both")
-    return pairs.from_paths(arguments.target, arguments.draft)
 
 
 def _already_here(files: PairFiles) -> Fetch:

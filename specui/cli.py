@@ -1,4 +1,4 @@
-"""The command line: `python -m specui generate | models`.
+"""The command line: `python -m specui generate`.
 
 With `--json` one JSON object goes to stdout; everything else that is said goes to stderr. Exit code 0 on success, 2 on
 bad usage, 1 on any SpecUIError, told in one line. Knows the runtime and the catalogue; no gradio, no HTTP.
@@ -32,6 +32,8 @@ from specui.errors import SettingError, SpecUIError
 from specui.generation import Generation, GenerationRequest, Message, Progress
 from specui.runtime import Runtime
 
+INTERRUPTED = 130
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
@@ -48,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         _say("stopped")
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         return 1
     return code
@@ -58,7 +60,7 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
@@ -66,8 +68,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m specui", description="Local generation with speculative decoding.")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
+    parser = Parser(prog="python -m specui", description="Local generation with speculative decoding.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
     generate = commands.add_parser("generate", help="answer one prompt", description="Answer one prompt.")
     add_model_options(generate)
     add_prompt_options(generate)
@@ -87,7 +89,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ctx-size", type=int, metavar="N", help=f"context in tokens (default: {DEFAULT_CTX_SIZE})")
     group.add_argument("--batch-size", type=int, metavar="N", help=f"longest batch (default: {defaults.batch_size})")
     group.add_argument("--threads", type=int, metavar="N", help="compute threads (default: what the process may use)")
-    group.add_argument("--gpu-layers", type=int, metavar="N", help="layers on the GPU, -1 for all (default: 0)")
+    layers = f"layers on the GPU, -1 for all (default: {defaults.gpu_layers})"
+    group.add_argument("--gpu-layers", type=int, metavar="N", help=layers)
 
 
 def add_prompt_options(parser: argparse.ArgumentParser) -> None:
@@ -145,15 +148,23 @@ def step_settings(arguments: argparse.Namespace) -> StepSettings:
     )
 
 
+def given_files(arguments: argparse.Namespace) -> PairFiles | None:
+    """Return the files that --target and --draft name, or None. Raises SettingError where options do not fit."""
+    if arguments.target is None:
+        if arguments.draft is not None:
+            raise SettingError("--draft", str(arguments.draft), "--target with it")
+        return None
+    if arguments.pair is not None:
+        raise SettingError("--pair", arguments.pair, "either --pair or --target, not both")
+    return pairs.from_paths(arguments.target, arguments.draft)
+
+
 def find_files(arguments: argparse.Namespace) -> PairFiles:
     """Return the files of --target/--draft, or of --pair, downloaded or made if they are not there."""
-    if arguments.target is not None:
-        if arguments.pair is not None:
-            raise SettingError("--pair", arguments.pair, "either --pair or --target, not both")
-        return pairs.from_paths(arguments.target, arguments.draft)
-    if arguments.draft is not None:
-        raise SettingError("--draft", str(arguments.draft), "--target with it")
-    pair = Catalog.load().pair(arguments.pair or DEFAULT_PAIR)
+    given = given_files(arguments)
+    if given is not None:
+        return given
+    pair = Catalog.default().pair(arguments.pair or DEFAULT_PAIR)
     return pairs.on_disk(pair) or pairs.resolve(pair, _tell_progress)
 
 
@@ -212,7 +223,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
     """Answer one prompt; stream the text to stdout, or print one JSON object."""
     request, settings = read_request(arguments), load_settings(arguments)
     check_request(request)
-    runtime = Runtime(settings)
+    runtime, code = Runtime(settings), 0
     try:
         runtime.load(find_files(arguments))
         generation = runtime.start(request)
@@ -220,7 +231,10 @@ def run_generate(arguments: argparse.Namespace) -> int:
             progress = generation.result() if arguments.json else _stream(generation)
         except KeyboardInterrupt:
             generation.cancel()
-            progress = generation.result()
+            progress, code = generation.result(), INTERRUPTED
+        except BaseException:
+            generation.cancel()
+            raise
         if arguments.json:
             print(json.dumps(generation_json(progress), ensure_ascii=False))
         else:
@@ -228,7 +242,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
             _say(summary(progress))
     finally:
         runtime.close()
-    return 0
+    return code
 
 
 def _stream(generation: Generation) -> Progress:

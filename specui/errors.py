@@ -166,8 +166,13 @@ class DecodeError(ModelError):
     """llama.cpp's decode failed; `code` is its return value."""
 
     def __init__(self, path: Path, code: int) -> None:
-        reasons = {1: "no room left in the KV cache", 2: "cancelled", -1: "invalid batch", -2: "out of memory"}
-        super().__init__(path, f"decode failed: {reasons.get(code, 'internal error')} (llama.cpp code {code})")
+        reasons = {
+            1: "no room left in the KV cache; start with a larger --ctx-size",
+            2: "it was cancelled; send the message again",
+            -2: "out of memory; start with a smaller --ctx-size or --batch-size",
+        }
+        reason = reasons.get(code, "an internal error; load the pair again")
+        super().__init__(path, f"decode failed: {reason} (llama.cpp code {code})")
         self.code = code
 
 
@@ -175,6 +180,6 @@ class RollbackError(ModelError):
     """The model's memory cannot drop its last tokens."""
 
     def __init__(self, path: Path, length: int, wanted: int) -> None:
-        super().__init__(path, f"the memory holds {length} tokens and cannot be cut to {wanted}")
+        super().__init__(path, f"its memory holds {length} tokens and cannot be cut to {wanted}; use mode none")
         self.length = length
         self.wanted = wanted

@@ -19,14 +19,15 @@ from specui.config import (
     SpeculationMode,
 )
 from specui.engine.controller import Auto, Experience
-from specui.engine.costs import calibrate
-from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup
+from specui.engine.costs import CALIBRATION_ROWS, calibrate
+from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup, evaluate
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
-from specui.errors import ModelError, SpecUIError, VocabularyError
+from specui.errors import ModelError, RollbackError, SpecUIError, VocabularyError
 from specui.vocab import Vocabulary, first_difference
 
 NO_DRAFT = "this pair has no draft model"
 LOADING = "the draft model is loading"
+UNMEASURED = "too little room is left in the context to measure this machine"
 
 
 def _vocabulary(model: Model) -> Vocabulary:
@@ -45,11 +46,11 @@ class DraftSlot:
         self._open_context = open_context
         self._thread: threading.Thread | None = None
 
-    def load(self) -> None:
-        """Load the draft if that was not tried yet; a failure becomes `off_reason`."""
+    def load(self, cancelled: Callable[[], bool]) -> None:
+        """Load the draft if that was not tried yet, and wait, unless `cancelled`; a failure becomes `off_reason`."""
         self.begin_load()
-        if self._thread is not None:
-            self._thread.join()
+        while self._thread is not None and self._thread.is_alive() and not cancelled():
+            self._thread.join(0.1)
 
     def begin_load(self) -> None:
         """Start loading in the background if that was not tried yet."""
@@ -75,10 +76,11 @@ class DraftSlot:
         if draft is self._target:
             return
         if draft.rollback_off_reason is not None:
-            raise ModelError(draft.path, draft.rollback_off_reason)
+            raise ModelError(draft.path, f"{draft.rollback_off_reason}; choose another draft")
         difference = first_difference(_vocabulary(self._target), _vocabulary(draft))
         if difference is not None:
-            raise VocabularyError(draft.path, f"cannot draft for {self._target.path.name}: {difference}")
+            reason = f"cannot draft for {self._target.path.name}: {difference}; choose a draft of the same family"
+            raise VocabularyError(draft.path, reason)
 
     def close(self) -> None:
         """Free the draft; it loads again when it is needed."""
@@ -89,6 +91,7 @@ class DraftSlot:
         if self.model is not None and self.model is not self._target:
             self.model.close()
         self.model = self.context = self._thread = None
+        self.off_reason = None if self.path else NO_DRAFT
 
 
 class Lane:
@@ -111,12 +114,12 @@ class Lane:
         size = ContextSize(self._settings.ctx_size or DEFAULT_CTX_SIZE, self._settings.batch_size, max_rows)
         return Context(model, size, self._settings.threads, self.abort)
 
-    def begin_answer(self, drafting: DraftingSettings) -> None:
-        """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be needed."""
+    def begin_answer(self, drafting: DraftingSettings, cancelled: Callable[[], bool]) -> None:
+        """Get ready for a new answer: forget the last one's text and failures; load or measure what it will need."""
         self._lookup = self._auto = None
         self._failed.clear()
         if drafting.speculation == "draft-model" and self._off_reason is None:
-            self.draft.load()
+            self.draft.load(cancelled)
 
     def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
         """Return the drafter for a step, the mode it really is, and the reason where that is not the one asked for."""
@@ -124,26 +127,55 @@ class Lane:
         reason = None if mode == "none" else self._failed.get(mode) or self._off_reason
         drafter = None if reason or mode == "none" else self._drafter(drafting)
         if drafter is None and mode != "none" and reason is None:
-            reason = self.draft.off_reason or LOADING
+            reason = UNMEASURED if mode == "auto" else self.draft.off_reason or LOADING
         self._picked = "none" if drafter is None else mode
         return drafter or self._none, self._picked, reason
 
     def _drafter(self, drafting: DraftingSettings) -> Drafter | None:
         if drafting.speculation == "prompt-lookup":
             return self._lookup_for(drafting.max_ngram_size)
+        if drafting.speculation == "auto":
+            return self._auto_for(drafting.max_ngram_size)
         self.draft.begin_load()
-        context = self.draft.context
-        draft = DraftModel(context, self._target_model.n_vocab, drafting.draft_p_min) if context else None
-        return self._auto_with(draft, drafting.max_ngram_size) if drafting.speculation == "auto" else draft
+        return self._draft_model(drafting.draft_p_min)
 
-    def _auto_with(self, draft: DraftModel | None, max_ngram_size: int) -> Auto:
+    def _draft_model(self, p_min: float) -> DraftModel | None:
+        context = self.draft.context
+        return DraftModel(context, self._target_model.n_vocab, p_min) if context else None
+
+    def _auto_for(self, max_ngram_size: int) -> Auto | None:
         """Return this answer's `auto`, made anew when the draft arrives; what it learned stays with the lane."""
-        if self._experience is None:
-            costs = calibrate(self.target)
+        experience = self._measured()
+        if experience is None:
+            return None
+        self.draft.begin_load()
+        lookup, has_draft = self._lookup_for(max_ngram_size), self.draft.context is not None
+        known = self._auto
+        if known is None or known.lookup is not lookup or (known.draft is not None) != has_draft:
+            # The judge of `auto` replaces p_min: it weighs each token's confidence against what it costs here.
+            known = self._auto = Auto(lookup, self._draft_model(p_min=0.0), experience)
+        return known
+
+    def _measured(self) -> Experience | None:
+        """Return what is known of this machine; measured before the draft's loading could disturb it."""
+        room = self.target.n_ctx - len(self.target.tokens)
+        if self._experience is None and room >= CALIBRATION_ROWS[-1]:
+            length = len(self.target.tokens)
+            try:
+                costs = calibrate(self.target)
+            except RollbackError as error:
+                self._restore(length)
+                self.fail(str(error), every_mode=True)
+                return None
             self._experience = Experience(costs, costs.seconds(1) * self._draft_share())
-        if self._auto is None or self._auto.has_draft != (draft is not None):
-            self._auto = Auto(self._lookup_for(max_ngram_size), draft, self._experience)
-        return self._auto
+        return self._experience
+
+    def _restore(self, length: int) -> None:
+        """Fill the target's cache anew with its first `length` tokens."""
+        keep = self.target.tokens[:length]
+        self.target.clear()
+        for _ in evaluate(self.target, keep, rows=0):
+            pass
 
     def _draft_share(self) -> float:
         """Return a first guess of a draft token's cost in single target passes: the share of the bytes it reads."""

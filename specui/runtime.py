@@ -53,13 +53,14 @@ class _Pair:
         self.model = target or Model(files.target, settings.gpu_layers)
         try:
             self.lane = Lane(self.model, files.draft, replace(settings, ctx_size=settings.ctx_size or files.ctx_size))
-        except SpecUIError:
+        except BaseException:
             if self._owned:
                 self.model.close()
             raise
 
     def describe(self) -> LoadedPair:
         draft = self.lane.draft
+        model = draft.model
         return LoadedPair(
             name=self.files.name,
             title=self.files.title,
@@ -68,7 +69,7 @@ class _Pair:
             ctx_size=self.lane.target.n_ctx,
             threads=self.lane.target.threads,
             target_bytes=self.model.size_bytes,
-            draft_bytes=draft.model.size_bytes if draft.model else 0,
+            draft_bytes=model.size_bytes if model else 0,
             has_chat_template=bool(self.files.chat_template or self.model.chat_template),
             draft_off_reason=draft.off_reason,
         )
@@ -178,11 +179,12 @@ class Runtime:
         pair = self._pair
         if pair is None:
             raise NothingLoadedError
+        generation.publish(replace(generation.progress, place=0))
         lane = pair.lane
         generation.when_cancelled(lane.abort.set)
         try:
             prompt = render_prompt(generation.request, pair.model, lambda: pair.template, lane.target.n_ctx)
-            lane.begin_answer(generation.settings.drafting)
+            lane.begin_answer(generation.settings.drafting, generation.cancelled.is_set)
             Answer(generation, lane, prompt, pair.model).run()
         finally:
             generation.when_cancelled(None)

@@ -50,6 +50,7 @@ NEIGHBOURS = {
     ("specui.engine.costs", "specui.engine.drafting"),
     ("specui.engine.chat", "specui.engine.llama"),
     ("specui.engine.llama", "specui.engine.cpu"),
+    ("specui.engine.llama", "specui.gguf"),
     ("specui.hub", "specui.gguf"),
     ("specui.answer", "specui.generation"),
     ("specui.answer", "specui.lane"),

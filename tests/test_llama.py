@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from specui.catalog import PairFiles
-from specui.engine.llama import AbortFlag, Context, ContextSize, Model, check_file, quantize_f32
+from specui.engine.llama import AbortFlag, Context, ContextSize, Model, quantize_f32
 from specui.errors import DecodeError, ModelFileError
 
 HANG_SECONDS = 60
@@ -73,7 +73,7 @@ class TestFiles:
         with pytest.raises(ModelFileError, match="no such file"):
             Model(tmp_path / "none.gguf")
         with pytest.raises(ModelFileError, match="folder"):
-            check_file(tmp_path)
+            Model(tmp_path)
 
     def test_conversion_of_what_is_no_model(self, tmp_path: Path) -> None:
         with pytest.raises(ModelFileError):

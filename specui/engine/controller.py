@@ -9,9 +9,10 @@ have proposed is checked against what was written at every step, drafted or not,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from specui.engine.costs import PassCosts, SuccessRates
-from specui.engine.drafting import Candidate, DraftModel, Outcome, PromptLookup, Proposal, Take
+from specui.engine.drafting import Candidate, DraftModel, Guess, Outcome, PromptLookup, Proposal, Take
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
 MATCH_BOUNDS = (2, 3, 4, 6, 9, 14, 22)
@@ -24,6 +25,12 @@ EXPLORATION = 0.01
 """Share of decode time that may go into trying the draft model where it is not expected to win."""
 
 
+CATCH_UP_SHARE = 0.25
+"""Reading a committed token costs the draft model this share of writing one."""
+FEWEST_STEPS = 16
+"""Reading what the draft model has missed is spread over at least so many steps to come."""
+
+
 class DraftEconomy:
     """What the draft model costs and how often it is right. Outlives an answer."""
 
@@ -32,16 +39,15 @@ class DraftEconomy:
         self.acceptance = 0.75
         self.by_confidence = SuccessRates(CONFIDENCE_BOUNDS, CONFIDENCE_PRIORS)
 
-    def observe(self, confidences: Sequence[float], outcome: Outcome) -> None:
-        """Learn from one verified draft."""
-        drafted, accepted = len(outcome.draft), outcome.num_accepted
-        for position, confidence in enumerate(confidences[: min(drafted, accepted + 1)]):
-            hit = position < accepted
-            self.by_confidence.observe(confidence, hit)
-            self.acceptance += 0.05 * (hit - self.acceptance)
-        if drafted:
-            reading = min(outcome.draft_seconds / drafted, 2 * self.token_seconds)
-            self.token_seconds += 0.1 * (reading - self.token_seconds)
+    def observe(self, confidence: float, hit: bool) -> None:
+        """Learn whether one guess of the draft model was right."""
+        self.by_confidence.observe(confidence, hit)
+        self.acceptance += 0.05 * (hit - self.acceptance)
+
+    def observe_time(self, seconds: float, rows: int) -> None:
+        """Learn from the time that writing took in passes of one row."""
+        reading = min(seconds / rows, 2 * self.token_seconds)
+        self.token_seconds += 0.1 * (reading - self.token_seconds)
 
 
 class Experience:
@@ -51,57 +57,77 @@ class Experience:
         self.costs = costs
         self.by_match = SuccessRates(MATCH_BOUNDS, MATCH_PRIORS)
         self.draft = DraftEconomy(draft_token_seconds)
-        self.rate = 1 / costs.seconds(1)
         self.decode_seconds = 0.0
         self.explored_seconds = 0.0
+        self._recent_tokens = 1.0
+        self._recent_seconds = costs.seconds(1)
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second that decoding reaches at present, never below plain decoding."""
+        return max(self._recent_tokens / self._recent_seconds, 1 / self.costs.seconds(1))
 
     def value(self, tokens: float, seconds: float) -> float:
         """Return the seconds a step saves against decoding on at the present rate."""
-        return tokens / max(self.rate, 1 / self.costs.seconds(1)) - seconds
+        return tokens / self.rate - seconds
 
-    def observe_step(self, rows: int, emitted: int, outcome: Outcome) -> None:
+    def observe_step(self, outcome: Outcome) -> None:
         """Learn from one step's time."""
-        self.costs.observe(rows, outcome.verify_seconds)
+        self.costs.observe(outcome.rows, outcome.verify_seconds)
         seconds = outcome.verify_seconds + outcome.draft_seconds
         self.decode_seconds += seconds
-        self.rate += 0.05 * (emitted / seconds - self.rate)
+        self._recent_tokens = 0.95 * self._recent_tokens + outcome.num_accepted + 1
+        self._recent_seconds = 0.95 * self._recent_seconds + seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A guess of the draft model that was left out; `place` is where the target's own token will stand."""
+
+    place: int
+    guess: Guess
 
 
 class Auto:
     """The drafter of mode `auto`, for one answer."""
 
     def __init__(self, lookup: PromptLookup, draft: DraftModel | None, experience: Experience) -> None:
-        self._lookup = lookup
-        self._draft = draft
+        self.lookup = lookup
+        self.draft = draft
         self._know = experience
         self._candidate: Candidate | None = None
         self._confidences: list[float] = []
         self._survival: list[float] = []
+        self._left: _Left | None = None
+        self._length = 0
+        self._prompt_length: int | None = None
+        self._drafted_by_model = False
         self._exploring = False
-
-    @property
-    def has_draft(self) -> bool:
-        """Whether a draft model takes part."""
-        return self._draft is not None
 
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Index the prompt; the draft model reads it when it is first used."""
-        return self._lookup.begin(prompt)
+        self._prompt_length = len(prompt)
+        return self.lookup.begin(prompt)
 
     def propose(self, proposal: Proposal) -> Draft:
         """Return the draft that is expected to save the most time, or an empty one."""
-        self._learn_shadow(proposal.committed)
-        self._candidate = self._lookup.find(proposal.committed, proposal.limit)
-        self._confidences, self._survival = [], []
-        self._exploring = False
+        self._learn(proposal.committed)
+        self._begin_step(proposal)
         plain = self._know.value(1, self._know.costs.seconds(1))
         length, lookup_value = self._best_lookup(proposal.limit)
-        draft_value = self._draft_value(proposal)
-        if self._draft is not None and draft_value > max(plain, lookup_value):
-            return self._draft.propose(proposal, self._judge)
+        if self._draft_value(proposal) > max(plain, lookup_value):
+            return self._ask_draft(proposal)
         if self._candidate is not None and lookup_value > plain:
             return Draft(self._candidate.tokens[:length])
         return self._explore(proposal)
+
+    def _begin_step(self, proposal: Proposal) -> None:
+        self._length = len(proposal.committed)
+        if self._prompt_length is None:
+            self._prompt_length = self._length
+        self._candidate = self.lookup.find(proposal.committed, proposal.limit)
+        self._confidences, self._survival, self._left = [], [], None
+        self._drafted_by_model = self._exploring = False
 
     def _best_lookup(self, limit: int) -> tuple[int, float]:
         """Return the best length of the lookup candidate and its value."""
@@ -119,47 +145,62 @@ class Auto:
 
     def _draft_value(self, proposal: Proposal) -> float:
         """Return the best value a draft of the model can be expected to have before its first token is seen."""
-        if self._draft is None or proposal.limit < 1:
+        if self.draft is None or proposal.limit < 1:
             return float("-inf")
-        behind = self._draft.behind(proposal.committed)
-        return self._ahead(1.0, 1.0, behind * 0.3 * self._know.draft.token_seconds, 1, proposal.limit)
+        return self._ahead(1.0, 1.0, 1, proposal.limit) - self._debt(self.draft, proposal.committed)
 
-    def _ahead(self, tokens: float, survival: float, spent: float, rows: int, limit: int) -> float:
+    def _debt(self, draft: DraftModel, committed: Sequence[int]) -> float:
+        """Return the seconds of reading that a draft now would cost, spread over the steps that are likely to follow.
+
+        As many tokens are expected to come as were written so far, which bounds the loss if none do.
+        """
+        steps = max(FEWEST_STEPS, self._length - (self._prompt_length or 0))
+        behind = max(0, draft.behind(committed) - 1)
+        return behind * CATCH_UP_SHARE * self._know.draft.token_seconds / steps
+
+    def _ahead(self, tokens: float, survival: float, rows: int, limit: int) -> float:
         """Return the best value over drafting 1..limit more tokens at the mean acceptance."""
         know, best = self._know, float("-inf")
         for more in range(1, limit + 1):
             survival *= know.draft.acceptance
             tokens += survival
-            seconds = spent + more * know.draft.token_seconds + know.costs.seconds(rows + more)
+            seconds = more * know.draft.token_seconds + know.costs.seconds(rows + more)
             best = max(best, know.value(tokens, MARGIN * seconds))
         return best
 
-    def _judge(self, position: int, probability: float, limit: int) -> Take:
+    def _ask_draft(self, proposal: Proposal) -> Draft:
+        if self.draft is None:
+            return EMPTY_DRAFT
+        self._drafted_by_model = True
+        return self.draft.propose(proposal, self._judge)
+
+    def _judge(self, guess: Guess) -> Take:
         """Decide on one drafted token: leave it, take it and end, or take it and draft another."""
-        know = self._know
-        sure = self._survival[-1] if self._survival else 1.0
+        know, rows = self._know, guess.position + 1
         tokens = 1 + sum(self._survival)
-        survival = sure * know.draft.by_confidence.rate(probability)
-        without = know.value(tokens, know.costs.seconds(position + 1))
-        taken = know.value(tokens + survival, know.costs.seconds(position + 2))
-        ahead = self._ahead(tokens + survival, survival, 0.0, position + 2, limit - position - 1)
-        if without >= max(taken, ahead) and not (self._exploring and position == 0):
+        survival = self._survival[-1] if self._survival else 1.0
+        survival *= know.draft.by_confidence.rate(guess.probability)
+        without = know.value(tokens, know.costs.seconds(rows))
+        taken = know.value(tokens + survival, know.costs.seconds(rows + 1))
+        ahead = self._ahead(tokens + survival, survival, rows + 1, guess.limit - rows)
+        if without >= max(taken, ahead) and not (self._exploring and guess.position == 0):
+            self._left = _Left(self._length + guess.position, guess)
             return "leave"
-        self._confidences.append(probability)
+        self._confidences.append(guess.probability)
         self._survival.append(survival)
         return "go-on" if ahead > taken else "last"
 
     def _explore(self, proposal: Proposal) -> Draft:
         """Try the draft model once in a while, within the time set aside for it, where it could win at its best."""
-        know, draft = self._know, self._draft
-        if draft is None or proposal.limit < 2:
+        know, draft = self._know, self.draft
+        if draft is None or proposal.limit < 2 or not self._could_win(proposal.limit):
             return EMPTY_DRAFT
-        price = 2 * know.draft.token_seconds * (1 + 0.3 * draft.behind(proposal.committed))
-        if know.explored_seconds + price > EXPLORATION * know.decode_seconds or not self._could_win(proposal.limit):
+        price = 2 * know.draft.token_seconds + self._debt(draft, proposal.committed)
+        if know.explored_seconds + price > EXPLORATION * know.decode_seconds:
             return EMPTY_DRAFT
         know.explored_seconds += price
         self._exploring = True
-        return draft.propose(proposal, self._judge)
+        return self._ask_draft(proposal)
 
     def _could_win(self, limit: int) -> bool:
         know = self._know
@@ -169,14 +210,15 @@ class Auto:
             for k in range(1, limit + 1)
         )
 
-    def _learn_shadow(self, committed: Sequence[int]) -> None:
-        """Check what lookup proposed last time, used or not, against what was written since."""
+    def _learn(self, committed: Sequence[int]) -> None:
+        """Check against what was written since: lookup's candidate, used or not, and the guess left out."""
+        if self._left is not None and self._left.place < len(committed):
+            guess = self._left.guess
+            self._know.draft.observe(guess.probability, committed[self._left.place] == guess.token)
         candidate = self._candidate
         if candidate is None:
             return
-        for place, token in enumerate(committed[candidate.length :]):
-            if place == len(candidate.tokens):
-                break
+        for place, token in enumerate(committed[candidate.length : candidate.length + len(candidate.tokens)]):
             hit = candidate.tokens[place] == token
             self._know.by_match.observe(candidate.match_length + place, hit)
             if not hit:
@@ -184,8 +226,16 @@ class Auto:
 
     def accept(self, outcome: Outcome) -> None:
         """Learn from the step."""
-        if self._confidences:
-            self._know.draft.observe(self._confidences, outcome)
-        if self._draft is not None and self._confidences:
-            self._draft.accept(outcome)
-        self._know.observe_step(outcome.rows, outcome.num_accepted + 1, outcome)
+        if self.draft is not None and self._drafted_by_model:
+            self._learn_from_draft(self.draft, outcome)
+            self.draft.accept(outcome)
+        self._know.observe_step(outcome)
+
+    def _learn_from_draft(self, draft: DraftModel, outcome: Outcome) -> None:
+        drafted, accepted = len(outcome.draft), outcome.num_accepted
+        for position, confidence in enumerate(self._confidences[: min(drafted, accepted + 1)]):
+            self._know.draft.observe(confidence, position < accepted)
+        if accepted < drafted:
+            self._left = None  # what stands at its place does not follow what it followed
+        if draft.rows_caught_up <= 2:
+            self._know.draft.observe_time(outcome.draft_seconds, draft.rows_decoded + draft.rows_caught_up)

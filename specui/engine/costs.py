@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from specui.engine.drafting import TokenCache, truncate_or_clear
+from specui.engine.drafting import TokenCache
 
 CALIBRATION_ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
 CALIBRATION_SECONDS = 0.6
@@ -57,13 +57,12 @@ class PassCosts:
         self.drift += 0.1 * (ratio - self.drift)
         self._points[rows] = point * (1 + 0.15 * (min(2.0, ratio / self.drift) - 1))
 
-    def staircase(self) -> dict[int, float]:
-        """Return the measured points, for people to see."""
-        return {rows: self.drift * seconds for rows, seconds in sorted(self._points.items())}
-
 
 def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
-    """Measure passes on `cache` behind what it holds, and cut it back; `filler` is any valid token id."""
+    """Measure passes on `cache` behind what it holds, and cut it back; `filler` is any valid token id.
+
+    Needs room for CALIBRATION_ROWS[-1] tokens. Raises RollbackError where the cache cannot be cut.
+    """
     length = len(cache.tokens)
     sizes = [rows for rows in CALIBRATION_ROWS if rows <= min(cache.max_rows, cache.n_ctx - length)]
     best: dict[int, float] = {}
@@ -84,7 +83,7 @@ def _timed_pass(cache: TokenCache, filler: int, rows: int, length: int) -> float
     started = time.perf_counter()
     cache.decode([filler] * rows, rows)
     seconds = time.perf_counter() - started
-    truncate_or_clear(cache, length)
+    cache.truncate(length)
     return seconds
 
 
@@ -109,7 +108,3 @@ class SuccessRates:
         place = self._class(value)
         self._trials[place] = 0.97 * self._trials[place] + 1
         self._hits[place] = 0.97 * self._hits[place] + hit
-
-    def table(self) -> list[float]:
-        """Return the estimates by class."""
-        return [hits / trials for hits, trials in zip(self._hits, self._trials, strict=True)]

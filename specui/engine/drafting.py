@@ -170,8 +170,18 @@ class PromptLookup:
 Take = Literal["leave", "last", "go-on"]
 """What to do with a drafted token: leave it out and end, take it and end, take it and draft another."""
 
-Judge = Callable[[int, float, int], Take]
-"""Asked with the token's position in the draft, the draft model's probability of its best token, and the limit."""
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """The draft model's next token as a judge sees it: its best token with its probability, at a draft position."""
+
+    position: int
+    token: int
+    probability: float
+    limit: int
+
+
+Judge = Callable[[Guess], Take]
 
 
 class DraftModel:
@@ -186,6 +196,10 @@ class DraftModel:
         self._cache = cache
         self._n_vocab = n_vocab
         self._p_min = p_min
+        self.rows_decoded = 0
+        """Rows that the last proposal decoded, one after the other."""
+        self.rows_caught_up = 0
+        """Committed tokens that the last proposal had to read first."""
 
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Evaluate all of the prompt but its last token, which the first proposal evaluates with what follows."""
@@ -196,24 +210,26 @@ class DraftModel:
             yield keep + done
 
     def behind(self, committed: Sequence[int]) -> int:
-        """Return how many committed tokens the cache lacks at least."""
-        return len(committed) - len(self._cache.tokens)
+        """Cut the cache to what it shares with `committed`; return how many tokens it lacks."""
+        return len(committed) - rewind(self._cache, committed[:-1])
 
     def propose(self, proposal: Proposal, judge: Judge | None = None) -> Draft:
         """Return the draft with the distributions it was drawn from (greedy: without); `judge` may end it early."""
         committed, cache = proposal.committed, self._cache
+        self.rows_decoded = self.rows_caught_up = 0
         limit = min(proposal.limit, cache.n_ctx - len(committed))
         if limit < 1:
             return EMPTY_DRAFT
         keep = rewind(cache, committed[:-1])
         for _ in evaluate(cache, committed[keep:], rows=1):
             pass
+        self.rows_caught_up = len(committed) - keep
         if judge is None and self._p_min > 0:
             judge = self._judge_by_p_min
         return self._write(proposal, limit, judge)
 
-    def _judge_by_p_min(self, _position: int, probability: float, _limit: int) -> Take:
-        return "leave" if probability < self._p_min else "go-on"
+    def _judge_by_p_min(self, guess: Guess) -> Take:
+        return "leave" if guess.probability < self._p_min else "go-on"
 
     def _write(self, proposal: Proposal, limit: int, judge: Judge | None) -> Draft:
         tokens: list[int] = []
@@ -221,7 +237,7 @@ class DraftModel:
         sampling = proposal.sampling
         while True:
             row = self._cache.logits(0)[: self._n_vocab]
-            take = judge(len(tokens), top_probability(row), limit) if judge else "go-on"
+            take = judge(_guess(row, len(tokens), limit)) if judge else "go-on"
             if take == "leave":
                 break
             recent = Window(proposal.committed, tokens, sampling).at(len(tokens))
@@ -233,6 +249,7 @@ class DraftModel:
             if take == "last" or len(tokens) == limit:
                 break
             self._cache.decode(tokens[-1:], rows=1)
+            self.rows_decoded += 1
         return Draft(tokens, None if sampling.greedy else distributions)
 
     def accept(self, outcome: Outcome) -> None:
@@ -240,6 +257,11 @@ class DraftModel:
         keep = outcome.length + outcome.num_accepted
         if keep < len(self._cache.tokens):
             truncate_or_clear(self._cache, keep)
+
+
+def _guess(row: Logits, position: int, limit: int) -> Guess:
+    token = int(row.argmax())
+    return Guess(position, token, top_probability(row), limit)
 
 
 class AdaptiveLength:

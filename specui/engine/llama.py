@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from specui.engine.cpu import usable_threads
 from specui.errors import DecodeError, ModelError, ModelFileError, RollbackError
+from specui.gguf import check_gguf
 
 Logits = npt.NDArray[np.float32]
 
@@ -41,7 +42,7 @@ class _Log:
 
     def reason(self, fallback: str) -> str:
         """Return the first kept line that says what failed, without the function names in front."""
-        for line in self.lines:
+        for line in list(self.lines):
             if "error" in line.lower() or "failed" in line.lower():
                 return line.split(": ", 1)[-1].removeprefix("error loading model: ")
         return fallback
@@ -61,22 +62,6 @@ def _begin_log() -> _Log:
         return _log
 
 
-def check_file(path: Path) -> None:
-    """Raise ModelFileError unless `path` is a file that begins as a GGUF does."""
-    try:
-        with path.open("rb") as handle:
-            magic = handle.read(4)
-    except FileNotFoundError:
-        raise ModelFileError(path, "no such file; check the path") from None
-    except IsADirectoryError:
-        raise ModelFileError(path, "is a folder; name a .gguf file in it") from None
-    except OSError as error:
-        raise ModelFileError(path, f"cannot be read ({error.strerror})") from None
-    if magic != b"GGUF":
-        what = "is empty" if not magic else "is not a GGUF file"
-        raise ModelFileError(path, f"{what}; download it again or choose another file")
-
-
 class Model:
     """The weights of one GGUF file with its vocabulary.
 
@@ -84,7 +69,7 @@ class Model:
     """
 
     def __init__(self, path: Path, gpu_layers: int = 0, vocab_only: bool = False) -> None:
-        check_file(path)
+        check_gguf(path)
         log = _begin_log()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
@@ -98,6 +83,10 @@ class Model:
         self._vocab: Any = llama_cpp.llama_model_get_vocab(handle)
         self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
         self.end_tokens = frozenset(i for i in range(self.n_vocab) if llama_cpp.llama_vocab_is_eog(self._vocab, i))
+        # Read here, once: faces ask for these from other threads, and the weights may be freed meanwhile.
+        self.size_bytes = int(llama_cpp.llama_model_size(handle))
+        template = llama_cpp.llama_model_chat_template(handle, None)
+        self.chat_template = template.decode("utf-8", "replace") if template else None
         self._pieces: dict[int, bytes] = {}
 
     def close(self) -> None:
@@ -105,18 +94,6 @@ class Model:
         if self.handle:
             llama_cpp.llama_model_free(self.handle)
             self.handle = None
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all tensors."""
-        return int(llama_cpp.llama_model_size(self.handle))
-
-    @property
-    def kv_bytes_per_token(self) -> int:
-        """Bytes of KV cache per token of context (plain attention, 16-bit keys and values)."""
-        head = llama_cpp.llama_model_n_embd(self.handle) // llama_cpp.llama_model_n_head(self.handle)
-        heads = llama_cpp.llama_model_n_head_kv(self.handle) * llama_cpp.llama_model_n_layer(self.handle)
-        return int(2 * 2 * head * heads)
 
     @property
     def rollback_off_reason(self) -> str | None:
@@ -154,12 +131,6 @@ class Model:
         """Spelling of the end-of-sequence token."""
         return self.token_text(llama_cpp.llama_vocab_eos(self._vocab))
 
-    @property
-    def chat_template(self) -> str | None:
-        """The Jinja template in the file, or None."""
-        text = llama_cpp.llama_model_chat_template(self.handle, None)
-        return text.decode("utf-8", "replace") if text else None
-
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`; `add_special` puts BOS (and what else the model wants) around it."""
         raw = text.encode("utf-8", "replace")
@@ -167,7 +138,7 @@ class Model:
         buffer = (llama_cpp.llama_token * size)()
         count = llama_cpp.llama_tokenize(self._vocab, raw, len(raw), buffer, size, add_special, parse_special)
         if count < 0:
-            raise ModelError(self.path, "the tokenizer failed on this text")
+            raise ModelError(self.path, "the tokenizer failed on this text; take another model or another text")
         return buffer[:count]
 
     def piece(self, token_id: int) -> bytes:
@@ -334,7 +305,7 @@ class Context:
 
 def quantize_f32(source: Path, destination: Path) -> None:
     """Write `source` (any quantisation) as plain F32 to `destination`. Raises ModelFileError."""
-    check_file(source)
+    check_gguf(source)
     log = _begin_log()
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = llama_cpp.LLAMA_FTYPE_ALL_F32
@@ -342,4 +313,5 @@ def quantize_f32(source: Path, destination: Path) -> None:
     params.nthread = usable_threads()
     code = llama_cpp.llama_model_quantize(str(source).encode(), str(destination).encode(), ctypes.byref(params))
     if code != 0:
-        raise ModelFileError(source, log.reason("cannot be converted to F32"))
+        reason = log.reason("cannot be converted to F32")
+        raise ModelFileError(source, f"{reason}; free some disk space and start again")

@@ -63,7 +63,7 @@ def penalties(row: Logits, recent: Sequence[int], settings: SamplingSettings) ->
     if not settings.penalised or not recent:
         yield
         return
-    seen = Counter(recent)
+    seen = Counter(token for token in recent if token < len(row))  # a draft's vocabulary may be the shorter one
     ids = np.fromiter(seen.keys(), np.intp, len(seen))
     counts = np.fromiter(seen.values(), np.float64, len(seen))
     kept = row[ids]

@@ -194,11 +194,13 @@ class ChatTab:
             return self._updates(Frame())
         if index == len(conversation.turns) - 1:
             self._session(request).show_tokens = shown.show_tokens
-        panel = figures.render(shown.stats, shown.rates)
+        running = self._session(request).running
+        upto = len(conversation.turns) - 1 if running else None
+        panel = None if running else figures.render(shown.stats, shown.rates)
         if act == "figures":
             return self._updates(Frame(figures=panel))
         return self._updates(
-            Frame(figures=panel, thread=thread.render(conversation), conversation=conversation.to_json())
+            Frame(figures=panel, thread=thread.render(conversation, upto), conversation=conversation.to_json())
         )
 
     def _on_stop(self, request: gr.Request) -> None:
