@@ -19,7 +19,7 @@ from specui.config import (
     SpeculationMode,
 )
 from specui.engine.controller import Auto, Experience
-from specui.engine.costs import CALIBRATION_ROWS, calibrate
+from specui.engine.costs import CALIBRATION_ROWS, calibrate, single_pass_seconds
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup, evaluate
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
 from specui.errors import ModelError, RollbackError, SpecUIError, VocabularyError
@@ -107,6 +107,7 @@ class Lane:
         self._lookup: PromptLookup | None = None
         self._auto: Auto | None = None
         self._experience: Experience | None = None
+        self._draft_measured = False
         self._failed: dict[SpeculationMode, str] = {}
         self._picked: SpeculationMode = "none"
 
@@ -152,6 +153,7 @@ class Lane:
         lookup, has_draft = self._lookup_for(max_ngram_size), self.draft.context is not None
         known = self._auto
         if known is None or known.lookup is not lookup or (known.draft is not None) != has_draft:
+            self._measure_draft(experience)
             # The judge of `auto` replaces p_min: it weighs each token's confidence against what it costs here.
             known = self._auto = Auto(lookup, self._draft_model(p_min=0.0), experience)
         return known
@@ -167,7 +169,7 @@ class Lane:
                 self._restore(length)
                 self.fail(str(error), every_mode=True)
                 return None
-            self._experience = Experience(costs, costs.seconds(1) * self._draft_share())
+            self._experience = Experience(costs)
         return self._experience
 
     def _restore(self, length: int) -> None:
@@ -177,10 +179,12 @@ class Lane:
         for _ in evaluate(self.target, keep, rows=0):
             pass
 
-    def _draft_share(self) -> float:
-        """Return a first guess of a draft token's cost in single target passes: the share of the bytes it reads."""
-        path = self.draft.path
-        return path.stat().st_size / self._target_model.size_bytes if path and path.exists() else 1.0
+    def _measure_draft(self, experience: Experience) -> None:
+        """Measure a token of the draft model, once, when it has arrived."""
+        context = self.draft.context
+        if context is not None and not self._draft_measured and context.room > 0:
+            experience.draft.token_seconds = single_pass_seconds(context)
+            self._draft_measured = True
 
     def _lookup_for(self, max_ngram_size: int) -> PromptLookup:
         if self._lookup is None or self._lookup.max_ngram_size != max_ngram_size:

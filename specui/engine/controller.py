@@ -44,8 +44,8 @@ class DraftEconomy:
         self.by_confidence.observe(confidence, hit)
         self.acceptance += 0.05 * (hit - self.acceptance)
 
-    def observe_time(self, seconds: float, rows: int) -> None:
-        """Learn from the time that writing took in passes of one row."""
+    def observe_time(self, seconds: float, rows: float) -> None:
+        """Learn from the time that a proposal took, worth `rows` passes of one row."""
         reading = min(seconds / rows, 2 * self.token_seconds)
         self.token_seconds += 0.1 * (reading - self.token_seconds)
 
@@ -53,10 +53,10 @@ class DraftEconomy:
 class Experience:
     """What `auto` knows about this machine and this pair: it lives as long as the lane, across answers."""
 
-    def __init__(self, costs: PassCosts, draft_token_seconds: float) -> None:
+    def __init__(self, costs: PassCosts, draft_token_seconds: float | None = None) -> None:
         self.costs = costs
         self.by_match = SuccessRates(MATCH_BOUNDS, MATCH_PRIORS)
-        self.draft = DraftEconomy(draft_token_seconds)
+        self.draft = DraftEconomy(costs.seconds(1) if draft_token_seconds is None else draft_token_seconds)
         self.decode_seconds = 0.0
         self.explored_seconds = 0.0
         self._recent_tokens = 1.0
@@ -237,5 +237,6 @@ class Auto:
             self._know.draft.observe(confidence, position < accepted)
         if accepted < drafted:
             self._left = None  # what stands at its place does not follow what it followed
-        if draft.rows_caught_up <= 2:
-            self._know.draft.observe_time(outcome.draft_seconds, draft.rows_decoded + draft.rows_caught_up)
+        if draft.rows_caught_up:
+            read = 1 + CATCH_UP_SHARE * (draft.rows_caught_up - 1)
+            self._know.draft.observe_time(outcome.draft_seconds, draft.rows_decoded + read)

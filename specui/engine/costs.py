@@ -79,6 +79,15 @@ def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
     return PassCosts(best)
 
 
+def single_pass_seconds(cache: TokenCache, filler: int = 0) -> float:
+    """Measure a pass of one row on `cache` (needs room for one token), the least of a few readings."""
+    length = len(cache.tokens)
+    return min(_timed_pass(cache, filler, 1, length) for _ in range(SINGLE_PASSES))
+
+
+SINGLE_PASSES = 6
+
+
 def _timed_pass(cache: TokenCache, filler: int, rows: int, length: int) -> float:
     started = time.perf_counter()
     cache.decode([filler] * rows, rows)
