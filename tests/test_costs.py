@@ -1,0 +1,301 @@
+"""Measured costs and success rates: the staircase, drift and outliers, calibration on a fake clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from fake_model import FakeCache, random_script
+
+from specui.engine import costs as costs_module
+from specui.engine.costs import (
+    CALIBRATION_LIMIT_SECONDS,
+    CALIBRATION_ROWS,
+    CALIBRATION_SECONDS,
+    PassCosts,
+    SuccessRates,
+    calibrate,
+)
+from specui.errors import RollbackError
+
+STAIRS = {1: 1.0, 2: 1.2, 3: 1.25, 4: 1.3, 6: 2.0, 8: 2.1, 12: 3.0, 16: 4.0}
+
+
+class Clock:
+    """Stands in for the module `time`: moved by fake decodes alone."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+class TimedCache(FakeCache):
+    """A fake cache whose passes take `seconds[rows]`, times what `slower` says of the number of the pass."""
+
+    def __init__(self, clock: Clock, seconds: Mapping[int, float], n_ctx: int = 4096, max_rows: int = 64) -> None:
+        super().__init__(random_script(1), n_ctx=n_ctx, max_rows=max_rows)
+        self.slower: dict[int, float] = {}
+        self._clock, self._seconds = clock, seconds
+
+    def decode(self, tokens: Sequence[int], rows: int) -> None:
+        super().decode(tokens, rows)
+        self._clock.now += self._seconds[len(tokens)] * self.slower.get(len(self.calls) - 1, 1.0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(costs_module, "time", clock)
+    return clock
+
+
+def scaled(unit: float) -> dict[int, float]:
+    return {rows: unit * seconds for rows, seconds in STAIRS.items()}
+
+
+def assert_never_dearer_than_longer(costs: PassCosts) -> None:
+    curve = [costs.seconds(rows) for rows in range(1, 65)]
+    assert curve[0] > 0
+    for rows, (seconds, longer) in enumerate(pairwise(curve), start=1):
+        assert seconds <= longer + 1e-12, f"{rows} rows are held dearer than {rows + 1}"
+
+
+def test_measured_points_are_given_back_and_lines_run_between_them() -> None:
+    costs = PassCosts(STAIRS)
+    assert {rows: costs.seconds(rows) for rows in STAIRS} == pytest.approx(STAIRS)
+    assert costs.seconds(5) == pytest.approx(1.65)
+    assert costs.seconds(7) == pytest.approx(2.05)
+    assert costs.seconds(9) == pytest.approx(2.1 + 0.9 / 4)
+
+
+def test_beyond_the_points_the_cost_grows_with_the_rows() -> None:
+    costs = PassCosts(STAIRS)
+    assert costs.seconds(32) == pytest.approx(8.0)
+    assert costs.seconds(64) == pytest.approx(16.0)
+    assert PassCosts({4: 2.0}).seconds(2) == pytest.approx(1.0)
+
+
+def test_the_order_of_the_points_does_not_matter() -> None:
+    turned = PassCosts(dict(reversed(STAIRS.items())))
+    assert [turned.seconds(r) for r in range(1, 20)] == [PassCosts(STAIRS).seconds(r) for r in range(1, 20)]
+
+
+def test_a_dip_makes_every_shorter_pass_as_cheap() -> None:
+    costs = PassCosts({1: 1.0, 2: 1.2, 3: 2.5, 4: 1.5, 6: 2.0, 8: 1.8})
+    assert costs.seconds(3) == pytest.approx(1.5), "it could be padded to four rows"
+    assert costs.seconds(6) == costs.seconds(7) == pytest.approx(1.8), "they could be padded to eight rows"
+    assert costs.seconds(2) == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_pass_is_never_held_dearer_than_a_longer_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.choice(np.arange(1, 33), size=int(rng.integers(1, 9)), replace=False)
+    costs = PassCosts({int(r): float(rng.uniform(0.5, 4.0)) for r in rows})
+    assert_never_dearer_than_longer(costs)
+    for _ in range(40):
+        costs.observe(int(rng.integers(1, 33)), float(rng.uniform(0.1, 10.0)))
+        assert_never_dearer_than_longer(costs)
+
+
+@pytest.mark.parametrize("slower", [0.6, 1.5, 2.5])
+def test_a_machine_that_changes_its_pace_moves_every_point_alike(slower: float) -> None:
+    costs = PassCosts(STAIRS)
+    rng = np.random.default_rng(0)
+    for _ in range(120):
+        rows = int(rng.choice([1, 4, 8]))
+        costs.observe(rows, slower * STAIRS[rows])
+    for rows in (1, 2, 3, 4, 6, 8, 12, 16):
+        assert costs.seconds(rows) == pytest.approx(slower * STAIRS[rows], rel=0.25), f"{rows} rows"
+    assert costs.seconds(8) / costs.seconds(1) == pytest.approx(STAIRS[8], rel=0.1)
+
+
+def test_drift_reaches_rows_that_are_not_seen() -> None:
+    costs = PassCosts(STAIRS)
+    before = costs.seconds(16)
+    costs.observe(1, 1.5 * STAIRS[1])
+    assert costs.seconds(16) > 1.03 * before
+    for _ in range(50):
+        costs.observe(1, 1.5 * STAIRS[1])
+    ratio = costs.seconds(16) / costs.seconds(1)
+    assert ratio == pytest.approx(STAIRS[16], rel=0.1), "a lasting change is the machine's, not the point's"
+
+
+def test_a_point_that_is_wrong_is_mended_and_the_others_stay() -> None:
+    costs = PassCosts({**STAIRS, 4: 2.0})
+    for _ in range(100):
+        for rows in (1, 2, 4, 8):
+            costs.observe(rows, STAIRS[rows])
+    for rows in (1, 2, 4, 8):
+        assert costs.seconds(rows) == pytest.approx(STAIRS[rows], rel=0.05), f"{rows} rows"
+
+
+def test_a_length_that_was_never_measured_is_learned() -> None:
+    costs = PassCosts(STAIRS)
+    for _ in range(60):
+        costs.observe(5, 1.95)
+        costs.observe(1, 1.0)
+    assert costs.seconds(5) / costs.seconds(1) == pytest.approx(1.95, rel=0.03)
+    assert costs.seconds(5) <= costs.seconds(6)
+
+
+@pytest.mark.parametrize("outlier", [0.001, 0.2, 3.0, 10.0, 1000.0])
+@pytest.mark.parametrize("rows", [1, 4, 8])
+def test_a_single_outlier_barely_bends_ratios(rows: int, outlier: float) -> None:
+    costs = PassCosts(STAIRS)
+    costs.observe(rows, outlier * STAIRS[rows])
+    others = [other for other in STAIRS if other != rows]
+    worst = 0.0
+    for _ in range(30):
+        bends = [costs.seconds(rows) / costs.seconds(other) * STAIRS[other] / STAIRS[rows] for other in others]
+        worst = max(worst, *(abs(bend - 1) for bend in bends))
+        for usual in (1, 4, 8):
+            costs.observe(usual, STAIRS[usual])
+    assert worst <= 0.20, f"a single outlier bent a ratio by {worst:.0%}"
+    ratio = costs.seconds(8) / costs.seconds(1)
+    assert ratio == pytest.approx(STAIRS[8], rel=0.03), "the bend does not last"
+    assert costs.seconds(1) == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.parametrize("outlier", [0.001, 3.0, 10.0, 1000.0])
+def test_a_single_outlier_of_plain_decoding_leaves_no_lasting_bend(outlier: float) -> None:
+    costs = PassCosts(STAIRS)
+    costs.observe(1, outlier)
+    for _ in range(40):
+        costs.observe(1, 1.0)
+    for rows in (2, 4, 8, 16):
+        ratio = costs.seconds(rows) / costs.seconds(1)
+        assert ratio == pytest.approx(STAIRS[rows], rel=0.05), f"{rows} rows, 40 usual passes later"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e9])
+def test_absurd_readings_leave_costs_that_can_be_divided_by(seconds: float) -> None:
+    costs = PassCosts(STAIRS)
+    for _ in range(50):
+        costs.observe(1, seconds)
+    assert 0 < costs.seconds(1) < float("inf")
+
+
+HELD = [1, 2, 3, 4, 5]
+
+
+def test_calibrate_measures_the_staircase_and_leaves_the_cache_as_it_was(clock: Clock) -> None:
+    cache = TimedCache(clock, scaled(0.01))
+    cache.tokens = list(HELD)
+    costs = calibrate(cache, filler=7)
+    assert cache.tokens == HELD
+    assert cache.clears == 0
+    assert {tuple(set(tokens)) for tokens, _ in cache.calls} == {(7,)}, "only the filler is decoded"
+    assert all(rows == len(tokens) for tokens, rows in cache.calls), "every row asks for its logits, as verifying does"
+    for rows in CALIBRATION_ROWS:
+        assert costs.seconds(rows) == pytest.approx(0.01 * STAIRS[rows])
+
+
+def test_calibrate_on_a_quick_machine_uses_its_time_and_no_more(clock: Clock) -> None:
+    calibrate(TimedCache(clock, scaled(0.001)))
+    a_round = 0.001 * sum(STAIRS[rows] for rows in CALIBRATION_ROWS)
+    assert CALIBRATION_SECONDS <= clock.now <= CALIBRATION_SECONDS + a_round
+
+
+@pytest.mark.parametrize("unit", [0.03, 0.08, 0.1, 0.12])
+def test_calibrate_on_a_slow_machine_stops_within_its_limit(clock: Clock, unit: float) -> None:
+    cache = TimedCache(clock, scaled(unit))
+    calibrate(cache)
+    assert clock.now <= CALIBRATION_LIMIT_SECONDS + unit * STAIRS[16], "a pass that has begun may end, no more"
+    assert len(cache.calls) <= 1 + 2 * len(CALIBRATION_ROWS), "two rounds at the most"
+
+
+def test_calibrate_on_a_very_slow_machine_ends_before_its_round_is_over(clock: Clock) -> None:
+    cache = TimedCache(clock, scaled(0.9))
+    costs = calibrate(cache)
+    assert clock.now <= CALIBRATION_LIMIT_SECONDS + 0.9 * STAIRS[16]
+    assert costs.seconds(1) == pytest.approx(0.9)
+
+
+def test_calibrate_where_one_pass_takes_longer_than_the_limit_still_gives_costs(clock: Clock) -> None:
+    cache = TimedCache(clock, scaled(CALIBRATION_LIMIT_SECONDS + 1))
+    costs = calibrate(cache)
+    assert 0 < costs.seconds(1) <= costs.seconds(16) < float("inf")
+
+
+def test_calibrate_takes_the_least_reading(clock: Clock) -> None:
+    cache = TimedCache(clock, scaled(0.01))
+    cache.slower = {0: 50.0, 1: 9.0, 4: 5.0, 8: 3.0}
+    costs = calibrate(cache)
+    for rows in CALIBRATION_ROWS:
+        assert costs.seconds(rows) == pytest.approx(0.01 * STAIRS[rows])
+
+
+@pytest.mark.parametrize(("n_ctx", "max_rows", "longest"), [(64, 4, 4), (21, 64, 16), (13, 64, 8), (64, 2, 2)])
+def test_calibrate_asks_for_no_more_than_there_is_room_for(
+    clock: Clock, n_ctx: int, max_rows: int, longest: int
+) -> None:
+    cache = TimedCache(clock, scaled(0.02), n_ctx=n_ctx, max_rows=max_rows)
+    cache.tokens = list(HELD)
+    calibrate(cache)
+    assert max(len(tokens) for tokens, _ in cache.calls) == longest
+    assert cache.tokens == HELD
+
+
+def test_calibrate_tells_of_a_cache_that_cannot_be_cut(clock: Clock) -> None:
+    cache = TimedCache(clock, scaled(0.01))
+    cache.tokens = list(HELD)
+    cache.recurrent = True
+    with pytest.raises(RollbackError):
+        calibrate(cache)
+    assert len(cache.calls) == 1, "the first cut that is refused ends it"
+    assert cache.tokens[: len(HELD)] == HELD, "what it held still stands in front, to be restored"
+
+
+def rates() -> SuccessRates:
+    return SuccessRates((2, 4, 8), (0.1, 0.4, 0.7, 0.95))
+
+
+def test_rates_start_at_the_prior_of_their_class() -> None:
+    assert [rates().rate(value) for value in (0, 1.9, 2, 3, 4, 7, 8, 100)] == pytest.approx(
+        [0.1, 0.1, 0.4, 0.4, 0.7, 0.7, 0.95, 0.95]
+    )
+
+
+def test_rates_learn_class_by_class() -> None:
+    known = rates()
+    for _ in range(200):
+        known.observe(3, hit=True)
+        known.observe(9, hit=False)
+    assert known.rate(2) > 0.98
+    assert known.rate(8) < 0.02
+    assert (known.rate(1), known.rate(5)) == pytest.approx((0.1, 0.7)), "the others are as they were"
+
+
+def test_one_reading_moves_a_rate_a_little_towards_it() -> None:
+    for hit in (True, False):
+        known = rates()
+        known.observe(5, hit)
+        assert 0.02 < abs(known.rate(5) - 0.7) < 0.1
+        assert (known.rate(5) > 0.7) is hit
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
+def test_rates_come_to_the_true_share(share: float) -> None:
+    known, rng = rates(), np.random.default_rng(3)
+    seen = []
+    for _ in range(2000):
+        known.observe(5, bool(rng.random() < share))
+        seen.append(known.rate(5))
+    assert float(np.mean(seen[200:])) == pytest.approx(share, abs=0.04), f"expected {share} in the mean"
+    assert all(0 <= rate <= 1 for rate in seen)
+
+
+def test_rates_forget_slowly() -> None:
+    known = rates()
+    for _ in range(500):
+        known.observe(5, hit=True)
+    known.observe(5, hit=False)
+    assert known.rate(5) > 0.9, "one miss is not the end of trust"
+    for _ in range(100):
+        known.observe(5, hit=False)
+    assert known.rate(5) < 0.1
