@@ -20,7 +20,7 @@ SPECULATION_MODES: tuple[SpeculationMode, ...] = get_args(SpeculationMode)
 DEFAULT_MAX_DRAFT_TOKENS: dict[SpeculationMode, int] = {
     "none": 0,
     "prompt-lookup": 15,
-    "draft-model": 15,
+    "draft-model": 5,
     "auto": 15,
 }
 """The cap per mode where the user sets none. 15 drafted tokens and the last committed one make a pass of 16 rows."""
@@ -103,7 +103,7 @@ class DraftingSettings:
     speculation: SpeculationMode = "none"
     max_draft_tokens: int | None = None
     max_ngram_size: int = 4
-    draft_p_min: float = 0.5
+    draft_p_min: float = 0.2
     adaptive_length: bool = False
 
     def __post_init__(self) -> None:

@@ -60,16 +60,11 @@ class Experience:
         self.decode_seconds = 0.0
         self.explored_seconds = 0.0
         self._recent_tokens = 1.0
-        self._recent_seconds = costs.seconds(1)
-
-    @property
-    def rate(self) -> float:
-        """Tokens per second that decoding reaches at present, never below plain decoding."""
-        return max(self._recent_tokens / self._recent_seconds, 1 / self.costs.seconds(1))
+        self._recent_seconds = self.token_worth = costs.seconds(1)
 
     def value(self, tokens: float, seconds: float) -> float:
         """Return the seconds a step saves against decoding on at the present rate."""
-        return tokens / self.rate - seconds
+        return tokens * self.token_worth - seconds
 
     def observe_step(self, outcome: Outcome) -> None:
         """Learn from one step's time."""
@@ -78,6 +73,8 @@ class Experience:
         self.decode_seconds += seconds
         self._recent_tokens = 0.95 * self._recent_tokens + outcome.num_accepted + 1
         self._recent_seconds = 0.95 * self._recent_seconds + seconds
+        # Seconds a token takes at present, never more than plain decoding would take.
+        self.token_worth = min(self._recent_seconds / self._recent_tokens, self.costs.seconds(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +192,7 @@ class Auto:
         know, draft = self._know, self.draft
         if draft is None or proposal.limit < 2 or not self._could_win(proposal.limit):
             return EMPTY_DRAFT
-        price = 2 * know.draft.token_seconds + self._debt(draft, proposal.committed)
+        price = (2 + CATCH_UP_SHARE * draft.behind(proposal.committed)) * know.draft.token_seconds
         if know.explored_seconds + price > EXPLORATION * know.decode_seconds:
             return EMPTY_DRAFT
         know.explored_seconds += price

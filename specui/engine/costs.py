@@ -7,8 +7,10 @@ decode with; nothing about drafters.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from specui.config import MAX_DRAFT_TOKENS_LIMIT
 from specui.engine.drafting import TokenCache
 
 CALIBRATION_ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -17,45 +19,57 @@ CALIBRATION_LIMIT_SECONDS = 2.0
 """Rows are measured twice, again until the first time is spent, never past the second; the least reading counts."""
 
 
+MOST_ROWS = MAX_DRAFT_TOKENS_LIMIT + 1
+
+
 class PassCosts:
     """Seconds of a pass by number of rows: measured points, straight lines between them.
 
-    A pass is never held to cost more than a longer one: it could be padded to that length.
-
-    A reading moves two things: a drift that scales all points alike (the machine got busier or clocked down), quickly,
-    and its own point, slowly. Choices depend on ratios only, and those a short disturbance must not bend.
+    A pass is never held to cost more than a longer one: it could be padded to that length. Readings of one row move a
+    drift that scales all points alike (the machine got busier or clocked down, the context longer); readings of more
+    rows move their own point. Choices depend on ratios only, which a short disturbance must not bend.
     """
 
     def __init__(self, seconds_by_rows: Mapping[int, float]) -> None:
         self._points = dict(sorted(seconds_by_rows.items()))
-        self.drift = 1.0
+        self._drift = 1.0
+        self.table: list[float] = []
+        """Expected seconds by number of rows, drift included; place 0 is not used."""
+        self._fill_table()
 
     def seconds(self, rows: int) -> float:
-        """Return the expected seconds of a pass of `rows` rows, drift included."""
-        return self.drift * self._base(rows)
-
-    def _base(self, rows: int) -> float:
-        longer = min((seconds for r, seconds in self._points.items() if r >= rows), default=float("inf"))
-        return min(longer, self._between(rows))
-
-    def _between(self, rows: int) -> float:
-        known = self._points.get(rows)
-        if known is not None:
-            return known
-        low = max((r for r in self._points if r < rows), default=None)
-        high = min((r for r in self._points if r > rows), default=None)
-        if low is None or high is None:
-            nearest = min(self._points, key=lambda r: abs(r - rows))
-            return self._points[nearest] * rows / nearest
-        share = (rows - low) / (high - low)
-        return (1 - share) * self._points[low] + share * self._points[high]
+        """Return the expected seconds of a pass of 1 to MOST_ROWS rows, drift included."""
+        return self.table[rows]
 
     def observe(self, rows: int, seconds: float) -> None:
         """Learn from one pass."""
         point = self._points.setdefault(rows, self._between(rows))
         ratio = min(4.0, max(0.25, seconds / point))
-        self.drift += 0.1 * (ratio - self.drift)
-        self._points[rows] = point * (1 + 0.15 * (min(2.0, ratio / self.drift) - 1))
+        if rows == 1:
+            self._drift += 0.1 * (ratio - self._drift)
+        else:
+            self._points[rows] = point * (1 + 0.15 * (min(2.0, ratio / self._drift) - 1))
+        self._fill_table()
+
+    def _fill_table(self) -> None:
+        table = [0.0] + [self._drift * seconds for seconds in self._lines()]
+        for rows in range(MOST_ROWS - 1, 0, -1):
+            table[rows] = min(table[rows], table[rows + 1])
+        self.table = table
+
+    def _lines(self) -> list[float]:
+        """Return the seconds of 1 to MOST_ROWS rows along the lines between the points, without drift."""
+        known = sorted(self._points.items())
+        (row, seconds), *rest = known
+        line = [seconds * each / row for each in range(1, row + 1)]
+        for next_row, next_seconds in rest:
+            slope = (next_seconds - seconds) / (next_row - row)
+            line += [seconds + slope * (each - row) for each in range(row + 1, next_row + 1)]
+            row, seconds = next_row, next_seconds
+        return line + [seconds * each / row for each in range(row + 1, MOST_ROWS + 1)]
+
+    def _between(self, rows: int) -> float:
+        return self._lines()[rows - 1]
 
 
 def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
@@ -105,7 +119,7 @@ class SuccessRates:
         self._hits = [8.0 * prior for prior in priors]
 
     def _class(self, value: float) -> int:
-        return sum(value >= bound for bound in self._bounds)
+        return bisect_right(self._bounds, value)
 
     def rate(self, value: float) -> float:
         """Return the estimate for guesses like `value`."""
