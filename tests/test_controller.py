@@ -510,14 +510,15 @@ def test_a_long_prompt_is_read_by_the_draft_model_only_after_enough_was_written(
 
 def test_a_rate_that_drafting_reached_is_not_given_up_for_a_worse_draft() -> None:
     know = experience_of(STAIRS)
-    plain = know.rate
-    assert plain == pytest.approx(1.0)
+    assert know.value(1, 0.0) == pytest.approx(1.0)
     for _ in range(30):
         know.observe_step(Outcome(10, Draft([1] * 15), 15, 16, 0.4, STAIRS[16]))
-    assert know.rate == pytest.approx(16 / (STAIRS[16] + 0.4), rel=0.1)
+    assert know.value(1, 0.0) == pytest.approx((STAIRS[16] + 0.4) / 16, rel=0.1), "what a token costs by now"
     for _ in range(100):
         know.observe_step(Outcome(10, Draft([1] * 15), 0, 16, 0.4, STAIRS[16]))
-    assert know.rate == pytest.approx(1.0, rel=0.05), "never held below plain decoding"
+    assert know.value(1, 0.0) == pytest.approx(know.costs.seconds(1), rel=0.05), (
+        "never held dearer than in plain decoding"
+    )
 
 
 def test_lookup_learns_from_steps_that_drafted_nothing() -> None:
@@ -597,7 +598,7 @@ def test_a_draft_token_that_proves_dearer_than_thought_is_learned() -> None:
         auto.accept(outcome(committed, draft, len(draft), drafting=0.9 * len(draft)))
         committed += text[len(committed) : len(committed) + len(draft) + 1]
     assert know.draft.token_seconds == pytest.approx(0.9, rel=0.4)
-    assert know.rate <= 1.2
+    assert know.value(1, 0.0) >= 0.8
 
 
 def test_a_limit_of_nothing_makes_a_plain_step_and_harms_nothing() -> None:
