@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -222,9 +222,14 @@ def test_calibrate_where_one_pass_takes_longer_than_the_limit_still_gives_costs(
     assert 0 < costs.seconds(1) <= costs.seconds(16) < float("inf")
 
 
-def test_calibrate_takes_the_least_reading(clock: Clock) -> None:
+ONE_ROUND = range(1, 1 + len(CALIBRATION_ROWS))
+LATER_ROUNDS = range(1 + len(CALIBRATION_ROWS), 1000)
+
+
+@pytest.mark.parametrize("slow", [ONE_ROUND, LATER_ROUNDS], ids=["first round", "later rounds"])
+def test_calibrate_takes_the_least_reading(clock: Clock, slow: Iterable[int]) -> None:
     cache = TimedCache(clock, scaled(0.01))
-    cache.slower = {0: 50.0, 1: 9.0, 4: 5.0, 8: 3.0}
+    cache.slower = dict.fromkeys(slow, 1.7)
     costs = calibrate(cache)
     for rows in CALIBRATION_ROWS:
         assert costs.seconds(rows) == pytest.approx(0.01 * STAIRS[rows])
