@@ -33,7 +33,7 @@ def main() -> None:
     url = f"http://127.0.0.1:{port}"
     server = subprocess.Popen([sys.executable, "app.py", "--port", str(port), "--speculation", mode])
     try:
-        _wait(url)
+        wait_for(url)
         ratios = []
         with open_browser() as browser:
             window = Window.open(browser.new_context(viewport={"width": 1280, "height": 800}), url)
@@ -48,7 +48,8 @@ def main() -> None:
         server.wait()
 
 
-def _wait(url: str) -> None:
+def wait_for(url: str) -> None:
+    """Wait until the page answers and its pair had time to load."""
     for _ in range(240):
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
             break

@@ -40,13 +40,22 @@ def main() -> None:
     for name in options.variants:
         run = _llama(options, none) if name == "llama-cpp-python" else _ours(runtime, options, _drafting(name))
         run()
-        readings = [(run(), none()) for _ in range(options.repeats)]
+        readings = [_pair(run, none, variant_first=repeat % 2 == 0) for repeat in range(options.repeats)]
         _print(name, readings)
     runtime.close()
 
 
 Reading = tuple[float, list[int], Progress | None]
 """Decode tokens per second, token ids, and our figures if the run was ours."""
+
+
+def _pair(run: Callable[[], Reading], none: Callable[[], Reading], variant_first: bool) -> tuple[Reading, Reading]:
+    """Run both in turn, the order changing, so that a drift of the machine hits both alike."""
+    if variant_first:
+        reading = run()
+        return reading, none()
+    base = none()
+    return run(), base
 
 
 def _drafting(name: str) -> DraftingSettings:
@@ -90,6 +99,7 @@ def _llama(options: argparse.Namespace, none: Callable[[], Reading]) -> Callable
         verbose=False,
     )
     _, _, progress = none()
+    end = llama.token_eos()
     prompt = list(progress.prompt_token_ids) if progress else []
 
     def run() -> Reading:
@@ -98,11 +108,10 @@ def _llama(options: argparse.Namespace, none: Callable[[], Reading]) -> Callable
         for token in llama.generate(prompt, temp=0.0):
             tokens.append(token)
             times.append(time.perf_counter())
-            if len(tokens) == options.max_tokens or token in llama._stopping_ids:
+            if len(tokens) == options.max_tokens or token == end:
                 break
         return (len(tokens) - 1) / (times[-1] - times[0]), tokens, None
 
-    llama._stopping_ids = {llama.token_eos()}
     return run
 
 

@@ -28,6 +28,9 @@ DEFAULT_MAX_DRAFT_TOKENS: dict[SpeculationMode, int] = {
 MAX_DRAFT_TOKENS_LIMIT = 63
 """The longest draft: with the last committed token one pass of 64 rows, which bounds the logits buffer."""
 
+MIN_NGRAM_SIZE = 3
+"""Mode prompt-lookup drafts nothing on a shorter match (or on one shorter than `max_ngram_size`, if that is less)."""
+
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 7860
 DEFAULT_PAIR = "bundled"

@@ -13,6 +13,7 @@ from pathlib import Path
 from specui.config import (
     DEFAULT_CTX_SIZE,
     MAX_DRAFT_TOKENS_LIMIT,
+    MIN_NGRAM_SIZE,
     SPECULATION_MODES,
     DraftingSettings,
     LoadSettings,
@@ -188,7 +189,7 @@ class Lane:
 
     def _lookup_for(self, max_ngram_size: int) -> PromptLookup:
         if self._lookup is None or self._lookup.max_ngram_size != max_ngram_size:
-            self._lookup = PromptLookup(max_ngram_size)
+            self._lookup = PromptLookup(max_ngram_size, MIN_NGRAM_SIZE)
         return self._lookup
 
     @property

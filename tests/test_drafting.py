@@ -299,3 +299,22 @@ def test_the_fakes_do_what_they_are_named_for() -> None:
     noisy = blurred(SCRIPT, 5.0)
     assert not np.array_equal(noisy([1, 2]), SCRIPT([1, 2]))
     assert np.array_equal(noisy([1, 2]), noisy([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("text", "shortest", "expected"),
+    [
+        ([5, 6, 7, 8, 9, 10, 11, 7, 8], 3, []),
+        ([5, 6, 7, 8, 9, 10, 11, 6, 7, 8], 3, [9, 10, 11]),
+        ([5, 6, 7, 8, 9, 10, 11, 5, 6, 7, 8], 3, [9, 10, 11, 5, 6, 7]),
+        ([5, 6, 7, 8, 9, 10, 11, 7, 8], 2, [9, 10]),
+    ],
+)
+def test_a_short_match_drafts_nothing_and_one_just_long_enough_no_more_than_itself(
+    text: list[int], shortest: int, expected: list[int]
+) -> None:
+    assert list(PromptLookup(4, shortest).propose(proposal(text, 6)).tokens) == expected
+
+
+def test_the_shortest_match_is_never_above_the_longest_looked_for() -> None:
+    assert list(PromptLookup(1, 3).propose(proposal([5, 6, 7, 5], 3)).tokens) == [6, 7, 5]

@@ -83,11 +83,15 @@ def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
     started = time.perf_counter()
     _timed_pass(cache, filler, 1, length)
     rounds = 0
-    while (elapsed := time.perf_counter() - started) < CALIBRATION_SECONDS or (
-        rounds < 2 and elapsed < CALIBRATION_LIMIT_SECONDS
+    while (
+        not best
+        or (elapsed := time.perf_counter() - started) < CALIBRATION_SECONDS
+        or (rounds < 2 and elapsed < CALIBRATION_LIMIT_SECONDS)
     ):
         rounds += 1
         for rows in sizes:
+            if best and time.perf_counter() - started >= CALIBRATION_LIMIT_SECONDS:
+                break
             seconds = _timed_pass(cache, filler, rows, length)
             best[rows] = min(seconds, best.get(rows, seconds))
     return PassCosts(best)

@@ -108,10 +108,14 @@ class PromptLookup:
     `max_ngram_size`) to the place behind its latest occurrence, so that a proposal costs the same at any length.
     An n-gram is indexed once a token follows it, so the text's own tail never matches itself. A copy that reaches the
     end of the text goes on into its own tokens, which continues a repetition.
+
+    `propose` drafts nothing on a match shorter than `min_ngram_size`, and on one just as long no more than it is long:
+    short matches are mostly chance, and a wrong draft costs a long pass.
     """
 
-    def __init__(self, max_ngram_size: int) -> None:
+    def __init__(self, max_ngram_size: int, min_ngram_size: int = 1) -> None:
         self.max_ngram_size = max_ngram_size
+        self._min_ngram_size = min(min_ngram_size, max_ngram_size)
         self._text: list[int] = []
         self._behind: list[dict[tuple[int, ...], int]] = [{} for _ in range(max_ngram_size)]
 
@@ -122,8 +126,12 @@ class PromptLookup:
 
     def propose(self, proposal: Proposal) -> Draft:
         """Return the continuation of the longest, latest match, or an empty draft."""
-        candidate = self.find(proposal.committed, proposal.limit)
-        return EMPTY_DRAFT if candidate is None else Draft(candidate.tokens)
+        candidate, shortest = self.find(proposal.committed, proposal.limit), self._min_ngram_size
+        if candidate is None or candidate.match_length < shortest:
+            return EMPTY_DRAFT
+        if 1 < candidate.match_length == shortest:
+            return Draft(candidate.tokens[:shortest])
+        return Draft(candidate.tokens)
 
     def find(self, committed: Sequence[int], limit: int) -> Candidate | None:
         """Return the continuation with the length of its match, or None."""
