@@ -106,7 +106,9 @@ class FakeRuntime:
     @property
     def loaded(self) -> FakePair | None:
         files = self._loaded
-        return FakePair(files.name, files.title, files.target, files.draft) if files else None
+        if files is None:
+            return None
+        return FakePair(files.name, files.title, files.target, files.draft, draft_off_reason=self.draft_off_reason)
 
     def load(self, files: PairFiles) -> FakePair:
         if files.name == "broken":

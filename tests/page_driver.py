@@ -122,6 +122,16 @@ class Window:
     def notice(self) -> Locator:
         return self.page.locator("#sp-notice .sp-error")
 
+    @property
+    def badge_note(self) -> Locator:
+        """What is said beside the model's name at the top."""
+        return self.page.locator("#sp-badge .sp-badge-note")
+
+    @property
+    def pending(self) -> Locator:
+        """The note that the switch is set otherwise than for the shown answer."""
+        return self.page.locator(".sp-pending")
+
     def figure(self, name: str) -> str:
         """Return a figure of the panel: speed, acceptance, per-pass or first."""
         return self.page.locator(f"[data-figure={name}]").inner_text()

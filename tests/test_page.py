@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import pytest
 from fake_runtime import FakeFinder, FakeRuntime, catalog
 from page_driver import Window, open_browser, serve, until
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import Browser, BrowserContext, FloatRect, Locator, expect
 
 from specui.generation import GenerationRequest, Message
 from specui.ui.loader import PairLoader
+from specui.ui.models import begin
 from specui.ui.page import House
 
 pytestmark = [
@@ -109,19 +111,85 @@ def test_the_switch_acts_inside_the_running_answer(window: Window, runtime: Fake
     expect(window.page.locator(".sp-area[data-mode=prompt-lookup]")).to_be_visible()
     window.page.wait_for_function(f"Number(document.querySelector('[data-figure=speed]').textContent) > {1.5 * slow}")
     assert window.running.is_visible(), "the answer that was running must be the one that changed"
+    runtime.speed = 0.7
     window.switch("draft-model")
     expect(window.page.locator(".sp-area[data-mode=draft-model]")).to_be_visible()
     assert window.chart_modes() == ["none", "prompt-lookup", "draft-model"]
     assert float(window.figure("per-pass")) > 1.0
     assert window.figure("acceptance").endswith(" %")
     assert runtime.started[0].settings.drafting.speculation == "draft-model"
+    window.switch("auto")
+    expect(window.page.locator(".sp-area[data-mode=auto]")).to_be_visible()
+    assert not window.pending.is_visible()
     window.page.keyboard.press("Tab")
     window.page.locator("#sp-stop").click()
-    expect(window.line).to_contain_text("none → prompt lookup → draft model")
+    expect(window.line).to_contain_text("none → prompt lookup → draft model → auto")
+    end = _box(window.page.locator(".sp-axis-end"))
+    for key in window.page.locator(".sp-keys .sp-key").all():
+        assert not _overlap(_box(key), end), "the legend of four modes must leave room for the time"
+        assert _box(key)["y"] + _box(key)["height"] <= _box(window.page.locator(".sp-positions"))["y"]
+
+
+def _box(part: Locator) -> FloatRect:
+    box = part.bounding_box()
+    assert box is not None
+    return box
+
+
+def _overlap(one: FloatRect, other: FloatRect) -> bool:
+    beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+    return not beside and one["y"] < other["y"] + other["height"] and other["y"] < one["y"] + one["height"]
+
+
+def test_a_switch_after_the_answer_says_that_it_is_for_the_next(window: Window, runtime: FakeRuntime) -> None:
+    window.switch("auto")
+    assert not window.pending.is_visible(), "no answer stands yet"
+    window.ask("First")
+    expect(window.pending).to_be_hidden()
+    window.switch("prompt-lookup")
+    expect(window.pending).to_be_visible()
+    switch, speed = _box(window.page.locator("#sp-switch")), _box(window.page.locator(".sp-speed"))
+    note = _box(window.pending)
+    assert not _overlap(note, switch) and not _overlap(note, speed)
+    window.switch("auto")
+    expect(window.pending).to_be_hidden()
+    window.switch("prompt-lookup")
+    window.ask("Second")
+    expect(window.pending).to_be_hidden()
+
+
+def test_the_speed_and_its_unit_stand_together(window: Window) -> None:
+    move = """text => {
+        const number = document.querySelector("[data-figure=speed]"), range = document.createRange();
+        number.textContent = text;
+        range.selectNodeContents(number);
+        const unit = document.querySelector(".sp-unit").getBoundingClientRect().left;
+        return [unit, unit - range.getBoundingClientRect().right];
+    }"""
+    (narrow, gap), (wide, wide_gap) = (window.page.evaluate(move, text) for text in ("9.5", "88.8"))
+    assert narrow == wide, "the unit must not jump"
+    assert 0 < gap < 12 and 0 < wide_gap < 12
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_selected_tab_is_the_strongest(window: Window, scheme: Literal["light", "dark"]) -> None:
+    window.page.emulate_media(color_scheme=scheme)
+    window.page.reload()
+    window.ready()
+    window.errors.clear()  # what gradio's client says while it is torn down
+    contrast = """tab => {
+        const grey = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0);
+        return Math.abs(grey(getComputedStyle(tab).color) - grey(getComputedStyle(document.body).backgroundColor));
+    }"""
+    chat, models = (window.page.get_by_role("tab", name=name).evaluate(contrast) for name in ("Chat", "Models"))
+    assert chat > models + 60
 
 
 def test_a_mode_that_is_off_is_said(window: Window, runtime: FakeRuntime) -> None:
+    option = window.page.locator("#sp-switch label", has_text="Draft model")
+    expect(option).not_to_have_attribute("title", re.compile("."))
     runtime.draft_off_reason = "draft.gguf: <b>no such file</b>"
+    expect(option).to_have_attribute("title", "draft.gguf: <b>no such file</b>")
     window.switch("draft-model")
     window.ask("Hello")
     expect(window.line).to_contain_text("draft off: draft.gguf: <b>no such file</b>")
@@ -392,6 +460,12 @@ def test_models_are_fetched_with_progress_and_a_failure_leaves_the_old_one(
     broken.get_by_role("button", name="Load").click()
     expect(broken.get_by_role("alert")).to_have_text("/models/broken.gguf: is truncated at <b>40</b> %; fetch it again")
     expect(window.page.locator("[data-pair=bundled] .sp-state")).to_have_text("in use")
+    expect(window.badge_note).to_have_text("load failed")
+    window.tab("Chat")
+    window.ask("Still there?")
+    expect(window.badge_note).to_have_count(0)
+    window.tab("Models")
+    expect(broken.get_by_role("alert")).to_be_visible()
     qwen.get_by_role("button", name="Download and load").click()
     expect(qwen.get_by_role("status")).to_have_text(re.compile(r"downloading qwen.gguf… [1-9]\d? %"))
     qwen.get_by_role("button", name="Cancel").click()
@@ -405,6 +479,31 @@ def test_models_are_fetched_with_progress_and_a_failure_leaves_the_old_one(
     assert runtime.loaded is not None
 
 
+def test_without_a_model_the_chat_says_why(browser: Browser) -> None:
+    runtime, finder = FakeRuntime(loaded=None), FakeFinder()
+    house = House(runtime, PairLoader(runtime), catalog(), finder, "none")
+    begin(house.loader, house.catalog.pair("broken"), finder)
+    cause = "/models/broken.gguf: is truncated at <b>40</b> %; fetch it again"
+    with serve(house) as url:
+        window = Window.open(browser.new_context(), url)
+        trouble = window.page.locator("#sp-trouble")
+        expect(trouble).to_contain_text(cause)
+        expect(window.badge_note).to_have_text("load failed")
+        expect(window.badge_note).to_have_attribute("title", cause)
+        window.send("Are you there?")
+        expect(window.notice).to_have_text(f"No model is loaded. Broken pair: {cause}")
+        expect(window.box).to_have_value("Are you there?")
+        trouble.get_by_role("button", name="Models tab").click()
+        window.page.locator("[data-pair=bundled]").get_by_role("button", name="Load").click()
+        expect(window.page.locator("#sp-badge b")).to_contain_text("SmolLM2")
+        expect(window.badge_note).to_have_count(0)
+        window.tab("Chat")
+        expect(trouble).to_be_hidden()
+        assert "riding easy" in window.ask("And now?")
+        window.page.context.close()
+    runtime.close()
+
+
 def test_the_page_fits_a_phone_and_a_laptop(browser: Browser, site: tuple[str, FakeRuntime, FakeFinder]) -> None:
     for width, height in ((390, 844), (1280, 800)):
         context = browser.new_context(viewport={"width": width, "height": height})
@@ -413,4 +512,8 @@ def test_the_page_fits_a_phone_and_a_laptop(browser: Browser, site: tuple[str, F
         for part in ("#sp-box", "#sp-send", "#sp-switch label:nth-child(4)", "[data-figure=speed]"):
             expect(page.locator(part)).to_be_in_viewport(ratio=1)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("#sp-box textarea").press("Enter")
+        left = "line => line.getBoundingClientRect().left + parseFloat(getComputedStyle(line).paddingLeft)"
+        error, box = page.locator("#sp-notice .sp-error"), page.locator("#sp-box textarea")
+        assert error.evaluate(left) == pytest.approx(_box(box)["x"], abs=2), "the error stands at the box"
         context.close()

@@ -6,7 +6,7 @@ The running answer stays on the server, in the page's session, so that the switc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
@@ -21,6 +21,7 @@ from specui.ui.form import ChatSettings, Form
 from specui.ui.loader import PairLoader
 from specui.ui.sessions import Session, Sessions
 from specui.ui.shared import DIRECT, QUIET, ModelRuntime
+from specui.ui.starters import STARTERS
 
 Updates = dict[Any, Any]
 
@@ -51,19 +52,19 @@ class ChatTab:
         self._speculation = speculation
         self._form = Form(speculation)
 
-    def build(self, page: gr.Blocks) -> None:
-        """Make the tab."""
+    def build(self, page: gr.Blocks, build_above: Callable[[], None]) -> None:
+        """Make the tab; `build_above` makes what stands above the conversation."""
         self._conversation = _keeper("keep")
         self._partial = _keeper("keepPartial")
         self._prefs = _keeper("keepPrefs")
         with gr.Row(elem_id="sp-chat", equal_height=False):
             with gr.Column(elem_id="sp-main", scale=3):
-                self._build_conversation()
+                self._build_conversation(build_above)
             with gr.Column(elem_id="sp-side", scale=1, min_width=280):
                 self._build_side()
         self._wire(page)
 
-    def _build_conversation(self) -> None:
+    def _build_conversation(self, build_above: Callable[[], None]) -> None:
         self._bar = gr.HTML(
             html_template=BAR,
             js_on_load="window.specui.bindBar(element, () => trigger('open'), () => trigger('clear'))",
@@ -72,6 +73,7 @@ class ChatTab:
         )
         act = "window.specui.bindThread(element, (data) => trigger('act', data))"
         with gr.Column(elem_id="sp-scroll"):
+            build_above()
             self._thread = gr.HTML(
                 thread.render(Conversation()), js_on_load=act, elem_id="sp-thread", apply_default_css=False
             )
@@ -144,23 +146,33 @@ class ChatTab:
     def _answer(
         self, asked: Conversation, values: tuple[Any, ...], request: gr.Request, clear_box: bool = False
     ) -> Iterator[Updates]:
-        if self._runtime.loaded is None and self._loader.state.busy:
-            yield self._updates(notice(f"One moment: {self._loader.state.line} Your text is kept."))
+        if self._runtime.loaded is None and (reason := self._why_not()):
+            yield self._updates(notice(reason))
             return
         try:
             settings = self._form.read(values)
         except SpecUIError as error:
             yield self._updates(notice(str(error)))
             return
-        for frame in answer(self._runtime, self._session(request), asked, settings, clear_box):
+        session = self._session(request)
+        for frame in answer(self._runtime, session, asked, settings, clear_box):
             yield self._updates(frame)
+        if session.generation is not None and session.generation.progress.finish_reason in ("stop", "length"):
+            self._loader.dismiss()
+
+    def _why_not(self) -> str:
+        """Say why there is no model yet; empty where none was asked for."""
+        state = self._loader.state
+        if state.busy:
+            return f"One moment: {state.line} Your text is kept."
+        return f"No model is loaded. {state.title}: {state.failure}" if state.failure else ""
 
     def _on_act(self, request: gr.Request, event: gr.EventData, box: str, kept: str, *values: Any) -> Iterator[Updates]:
         """A button in the conversation was pressed; `event` says which, and of which turn."""
         conversation = Conversation.from_json(kept)
         act, index, text = str(event.act), int(event.index), str(event.text)
         if act == "example":
-            yield from self._answer(conversation.ask(thread.EXAMPLES[index].prompt), values, request)
+            yield from self._answer(conversation.ask(STARTERS[index].prompt), values, request)
         elif act == "edit" and not text.strip():
             yield self._updates(notice(str(BlankPromptError())))
         elif act == "edit":

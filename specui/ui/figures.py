@@ -21,10 +21,19 @@ SHORTEST_SECONDS = 2.0
 RECENT_POINTS = 4
 """Slices that make up the speed shown as `now`: about one second of compute time."""
 
+POSITIONS_HINT = "of the drafts that reached this position"
+PENDING = '<p class="sp-pending">applies to the next answer</p>'
+"""Stands below the switch; page.css shows it while the switch is set otherwise than it was for the shown answer."""
+
 
 def render(stats: Stats, rates: Sequence[RatePoint], live: bool = False) -> str:
     """Return the panel for one answer; `live` shows the present speed large, else the answer's own."""
-    return f'<div class="sp-figures">{_speed(stats, rates, live)}{_tiles(stats)}{chart(rates)}{positions(stats)}</div>'
+    finished = bool(stats.completion_tokens) and not live
+    asked = f' data-asked="{stats.speculation}"' if finished else ""
+    return (
+        f'<div class="sp-figures"{asked}>{PENDING if finished else ""}{_speed(stats, rates, live)}{_tiles(stats)}'
+        f"{chart(rates)}{positions(stats)}</div>"
+    )
 
 
 def recent_speed(rates: Sequence[RatePoint]) -> float | None:
@@ -93,7 +102,7 @@ def chart(rates: Sequence[RatePoint]) -> str:
         f'aria-label="{_spoken(points)}"><line class="sp-grid" x1="0" x2="{CHART_WIDTH}" y1="{CHART_HEIGHT / 2}" '
         f'y2="{CHART_HEIGHT / 2}"></line>{areas}</svg>'
         f'<span class="sp-axis sp-axis-top">{top:,.0f}</span><span class="sp-axis sp-axis-end">{end:.0f} s</span>'
-        f"{_legend(points)}</div></figure>"
+        f"</div>{_legend(points)}</figure>"
     )
 
 
@@ -139,7 +148,8 @@ def positions(stats: Stats) -> str:
     ticks = "".join(f"<span>{mark}</span>" for mark in marks)
     spoken = ", ".join(f"{place}: {percent(share)}" for place, share in enumerate(shares, start=1)) or "nothing drafted"
     return (
-        '<figure class="sp-positions"><figcaption><span>accepted by draft position</span></figcaption>'
+        f'<figure class="sp-positions"><figcaption><span title="{POSITIONS_HINT}">accepted by draft position</span>'
+        "</figcaption>"
         f'<div class="sp-bars" role="img" aria-label="Accepted by draft position: {spoken}">'
         f"{bars or '<em>nothing drafted</em>'}</div>"
         f'<div class="sp-ticks" aria-hidden="true">{ticks}</div></figure>'

@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadState:
-    """How far the job is; `done` of `total` bytes of the present stage, total 0 where it is not known."""
+    """How far the job is; `done` of `total` bytes of the present stage, total 0 where it is not known.
+
+    `dismissed` says that an answer was written since the job failed, so that the failure is no news any more.
+    """
 
     phase: LoadPhase = "idle"
     name: str = ""
@@ -31,11 +34,17 @@ class LoadState:
     done: int = 0
     total: int = 0
     error: str = ""
+    dismissed: bool = False
 
     @property
     def busy(self) -> bool:
         """Whether the job goes on."""
         return self.phase in ("fetching", "loading")
+
+    @property
+    def failure(self) -> str:
+        """Why the job failed; empty where it did not."""
+        return self.error if self.phase == "failed" else ""
 
     @property
     def line(self) -> str:
@@ -74,6 +83,12 @@ class PairLoader:
         """End the fetching at the next possible moment; loading itself cannot be ended."""
         self._cancelled.set()
 
+    def dismiss(self) -> None:
+        """Stop to show a failure at the top of the page: an answer was completed, so there is a model that works."""
+        with self._lock:
+            if self._state.failure:
+                self._state = replace(self._state, dismissed=True)
+
     def _run(self, fetch: Fetch) -> None:
         try:
             files = fetch(self._on_progress, self._cancelled.is_set)
@@ -86,6 +101,8 @@ class PairLoader:
         except SpecUIError as error:
             phase: LoadPhase = "cancelled" if self._cancelled.is_set() else "failed"
             self._state = replace(self._state, phase=phase, error=str(error))
+            if phase == "failed":
+                log.warning("%s could not be loaded: %s", self._state.title, error)
         except Exception as error:  # the thread's last stop: without this the page would wait forever
             log.exception("loading %s failed", self._state.name)
             self._state = replace(self._state, phase="failed", error=f"{type(error).__name__}: {error}")

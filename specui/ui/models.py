@@ -31,6 +31,14 @@ class ModelsTab:
     def build_badge(self) -> None:
         """Make the name of the current model, shown above all tabs."""
         self._badge = gr.HTML(self._render_badge(), elem_id="sp-badge", apply_default_css=False)
+        self._timer = gr.Timer(BUSY_SECONDS)  # outside the tab: what is in a tab that was never opened does not run
+
+    def build_trouble(self) -> None:
+        """Make the place in the chat that says why there is no model."""
+        script = "element.addEventListener('click', (event) => window.specui.openModels(event.target))"
+        self._trouble = gr.HTML(
+            self._render_trouble(), js_on_load=script, elem_id="sp-trouble", apply_default_css=False
+        )
 
     def build(self, page: gr.Blocks) -> None:
         """Make the tab."""
@@ -39,15 +47,14 @@ class ModelsTab:
             if (button) trigger('choose', { act: button.dataset.act, name: button.dataset.name || '' });
         })"""
         self._list = gr.HTML(self._render_list(), js_on_load=script, elem_id="sp-models", apply_default_css=False)
-        self._timer = gr.Timer(BUSY_SECONDS)
-        parts = [self._badge, self._list, self._timer]
+        parts = [self._badge, self._trouble, self._list, self._timer]
         self._timer.tick(self._on_tick, None, parts, **DIRECT)
         self._list.choose(self._on_choose, None, parts, **DIRECT)
         page.load(self._on_tick, None, parts, **DIRECT)
 
     def _on_tick(self) -> tuple[Any, ...]:
         seconds = BUSY_SECONDS if self._loader.state.busy else IDLE_SECONDS
-        return self._render_badge(), self._render_list(), gr.Timer(seconds)
+        return self._render_badge(), self._render_trouble(), self._render_list(), gr.Timer(seconds)
 
     def _on_choose(self, event: gr.EventData) -> tuple[Any, ...]:
         if event.act == "cancel":
@@ -58,6 +65,9 @@ class ModelsTab:
 
     def _render_badge(self) -> str:
         return badge(self._runtime.loaded, self._loader.state)
+
+    def _render_trouble(self) -> str:
+        return trouble(self._runtime.loaded, self._loader.state)
 
     def _render_list(self) -> str:
         loaded, state = self._runtime.loaded, self._loader.state
@@ -86,13 +96,26 @@ def badge(loaded: Loaded | None, state: LoadState) -> str:
     note = ""
     if state.busy:
         note = f'<span class="sp-badge-note" role="status">{escape(state.line)}</span>{bar(state)}'
-    elif state.phase == "failed":
-        note = f'<span class="sp-badge-note sp-off" role="alert">{escape(state.line)}</span>'
+    elif state.failure and not state.dismissed:
+        note = f'<span class="sp-badge-note sp-off" role="alert" title="{escape(state.failure)}">load failed</span>'
     if loaded is None:
         name = "" if state.busy else "<b>no model loaded</b>"
     else:
         name = f'<b title="{escape(loaded.title)}">{escape(loaded.title)}</b>{_draft(loaded)}'
-    return f'<div class="sp-badge">{note}{name}</div>'
+    off = (loaded.draft_off_reason if loaded else None) or ""
+    return f'<div class="sp-badge" data-draft-off="{escape(off)}">{note}{name}</div>'
+
+
+def trouble(loaded: Loaded | None, state: LoadState) -> str:
+    """Return why there is no model and where to choose another; empty while there is one."""
+    if loaded is not None or not state.failure:
+        return ""
+    return (
+        f'<div class="sp-trouble" role="alert"><b>{escape(state.title)} could not be loaded</b>'
+        f'<p class="sp-error">{escape(state.failure)}</p>'
+        "<p>Mend this and load it again, or choose another pair, in the "
+        '<button type="button" class="sp-link">Models tab</button>.</p></div>'
+    )
 
 
 def _draft(loaded: Loaded) -> str:

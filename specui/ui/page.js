@@ -160,6 +160,20 @@ window.specui = (() => {
     button.textContent = open ? "Fold" : "Chart and settings";
   }
 
+  function openModels(button) {
+    if (button.closest("button")) document.querySelectorAll("#sp-tabs [role=tab]")[1]?.click();
+  }
+
+  // One name makes the switch one group: arrow keys move inside it. A pair without a working draft model says why there.
+  function tendSwitch() {
+    document.querySelectorAll("#sp-switch input").forEach((input) => {
+      if (input.name !== "sp-switch") input.name = "sp-switch";
+    });
+    const option = document.querySelector("#sp-switch input[value='draft-model']")?.closest("label");
+    const reason = document.querySelector("#sp-badge .sp-badge")?.dataset.draftOff;
+    if (option && option.title !== (reason ?? "")) option.title = reason ?? "";
+  }
+
   // --- the input box and the end of the text
   const box = () => document.querySelector("#sp-box textarea");
   const wide = () => window.matchMedia("(min-width: 800px)").matches;
@@ -191,10 +205,13 @@ window.specui = (() => {
     const waiting = setInterval(() => {
       if (!follow() || !box()) return;
       clearInterval(waiting);
-      // One name makes the switch one group: arrow keys move inside it.
-      document.querySelectorAll("#sp-switch input").forEach((input) => { input.name = "sp-switch"; });
+      const watcher = new MutationObserver(tendSwitch);  // gradio renders both anew whenever it likes
+      for (const id of ["sp-top", "sp-side"]) {
+        watcher.observe(document.getElementById(id), { childList: true, subtree: true, attributeFilter: ["name", "data-draft-off"] });
+      }
+      tendSwitch();
     }, 100);
   }
   start();
-  return { keep, keepPartial, keepPrefs, restore, bindBar, bindThread, unfold, list };
+  return { keep, keepPartial, keepPrefs, restore, bindBar, bindThread, unfold, openModels, list };
 })();

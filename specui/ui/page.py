@@ -52,7 +52,7 @@ def build(house: House) -> gr.Blocks:
             models.build_badge()
         with gr.Tabs(elem_id="sp-tabs"):
             with gr.Tab("Chat", id="chat"):
-                chat.build(page)
+                chat.build(page, models.build_trouble)
             with gr.Tab("Models", id="models"):
                 models.build(page)
     return page

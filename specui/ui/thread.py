@@ -6,7 +6,6 @@ Knows no gradio. Everything that a person or a model wrote is escaped here or in
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
@@ -16,6 +15,7 @@ from specui.ui import markdown
 from specui.ui.conversation import Answer, Conversation, Turn
 from specui.ui.markdown import LiveMarkdown
 from specui.ui.shared import MODE_NAMES, count, number, percent
+from specui.ui.starters import STARTERS
 
 LEGEND = (
     ("a", "accepted", "drafted, and the target agreed"),
@@ -25,35 +25,12 @@ LEGEND = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A prompt offered on an empty page."""
-
-    title: str
-    hint: str
-    prompt: str
-
-
-EXAMPLES = (
-    Example(
-        "Edit this text",
-        "much is copied: prompt lookup shines",
-        "Correct the spelling in this text and repeat the whole text, changing nothing else:\n\n"
-        "The lighthause stood at the end of the pier. Every evening the keeper climbed the stairs of the lighthause, "
-        "lit the lamp, and wrote the time in his book. On the nineth of March the lamp did not burn. The keeper "
-        "climbed the stairs again, but the lamp of the lighthause stayed dark, and the ships waited outside the pier.",
-    ),
-    Example(
-        "Explain",
-        "plain prose: a draft model can help",
-        "Explain in three short paragraphs how a bicycle stays upright.",
-    ),
-    Example(
-        "Write code",
-        "regular text: try auto",
-        "Write a Python function that returns the first n prime numbers, with a docstring and an example.",
-    ),
-)
+HINTS = {
+    "Tokens": "Show token by token where each came from, or the text again",
+    "Figures": "Show this answer's figures and chart in the panel",
+}
+MAX_SHOWN_MODES = 5
+"""Modes that the line under an answer names before it breaks off."""
 
 
 def render(conversation: Conversation, upto: int | None = None) -> str:
@@ -71,8 +48,8 @@ def render(conversation: Conversation, upto: int | None = None) -> str:
 def _empty() -> str:
     buttons = "".join(
         f'<button type="button" class="sp-example" data-act="example" data-index="{index}">'
-        f"<b>{escape(example.title)}</b><span>{escape(example.hint)}</span></button>"
-        for index, example in enumerate(EXAMPLES)
+        f"<b>{escape(starter.title)}</b><span>{escape(starter.hint)}</span></button>"
+        for index, starter in enumerate(STARTERS)
     )
     return (
         '<div class="sp-empty"><h2>Ask something, and flip the switch while it writes</h2>'
@@ -82,7 +59,9 @@ def _empty() -> str:
 
 def _button(act: str, index: int, label: str, pressed: bool | None = None) -> str:
     state = "" if pressed is None else f' aria-pressed="{str(pressed).lower()}"'
-    return f'<button type="button" class="sp-quiet" data-act="{act}" data-index="{index}"{state}>{label}</button>'
+    title = f' title="{HINTS[label]}"' if label in HINTS else ""
+    named = f'data-act="{act}" data-index="{index}"{state}{title}'
+    return f'<button type="button" class="sp-quiet" {named}>{label}</button>'
 
 
 def _question(index: int, turn: Turn) -> str:
@@ -192,7 +171,7 @@ def _acceptance(answer: Answer) -> str:
 
 def _modes(rates: tuple[RatePoint, ...]) -> list[str]:
     found = [MODE_NAMES[mode] for mode, _ in groupby(point.speculation_used for point in rates)]
-    return found if len(found) <= 3 else [found[0], "…", found[-1]]
+    return found if len(found) <= MAX_SHOWN_MODES else [*found[:MAX_SHOWN_MODES], "…"]
 
 
 def live(progress: Progress, show_tokens: bool, rendered: LiveMarkdown) -> str:
