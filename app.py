@@ -21,12 +21,14 @@ from specui.catalog import Cancelled, Catalog, OnProgress, PairFiles
 from specui.cli import Parser, add_model_options, given_files, load_settings
 from specui.config import DEFAULT_HOST, DEFAULT_PAIR, DEFAULT_PORT, SPECULATION_MODES, DraftingSettings, parse_mode
 from specui.errors import PortError, SettingError, SpecUIError
+from specui.lane import NO_DRAFT
 from specui.runtime import Runtime
 from specui.ui.loader import Fetch, PairLoader
 from specui.ui.models import begin
 from specui.ui.page import House, build, end_streams, mount
 
 SHUTDOWN_SECONDS = 2
+log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,6 +67,9 @@ def _run(arguments: argparse.Namespace) -> None:
     settings = load_settings(arguments)
     given = given_files(arguments)
     pair = None if given else catalog.pair(arguments.pair or DEFAULT_PAIR)
+    draft = given.draft if given is not None else pair.draft if pair is not None else None
+    if speculation == "draft-model" and draft is None:
+        log.warning("--speculation draft-model: %s; answers are written without drafts", NO_DRAFT)
     listener = listen(arguments.host, arguments.port)
     runtime = Runtime(settings)
     house = House(runtime, PairLoader(runtime), catalog, pairs, speculation)
