@@ -153,7 +153,7 @@ class LoadSettings:
     """
 
     ctx_size: int | None = None
-    batch_size: int = 512
+    batch_size: int = 256
     threads: int | None = None
     gpu_layers: int = 0
 
