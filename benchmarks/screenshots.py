@@ -33,7 +33,9 @@ def main() -> None:
         wait_for(f"http://127.0.0.1:{port}")
         with open_browser() as browser:
             for name, options in FRAMES.items():
-                window = Window.open(browser.new_context(**options), f"http://127.0.0.1:{port}")
+                window = Window(browser.new_context(**options).new_page(), f"http://127.0.0.1:{port}")
+                window.page.goto(window.url)
+                window.page.wait_for_timeout(4000)  # a phone's box takes no focus that could be waited for
                 _converse(window, phone="phone" in name)
                 window.page.screenshot(path=folder / f"{name}.png")
     finally:
