@@ -117,7 +117,7 @@ class Lane:
         return Context(model, size, self._settings.threads, self.abort)
 
     def begin_answer(self, drafting: DraftingSettings, cancelled: Callable[[], bool]) -> None:
-        """Get ready for a new answer: forget the last one's text and failures; load or measure what it will need."""
+        """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be used."""
         self._lookup = self._auto = None
         self._failed.clear()
         if drafting.speculation == "draft-model" and self._off_reason is None:

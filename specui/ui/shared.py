@@ -70,13 +70,6 @@ MODE_NAMES: dict[SpeculationMode, str] = {
     "auto": "auto",
 }
 
-MODE_HINTS: dict[SpeculationMode, str] = {
-    "none": "The model writes one token per pass. The speed to beat.",
-    "prompt-lookup": "Guesses by copying from the text so far. Shines when the answer repeats the question.",
-    "draft-model": "A small model guesses ahead, the large one checks all guesses in one pass.",
-    "auto": "Measures both at every step and takes what pays; never slower than none.",
-}
-
 
 def count(value: int) -> str:
     """Return a whole number for people: 2,048."""
