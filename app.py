@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from specui import pairs
 from specui.catalog import Cancelled, Catalog, OnProgress, PairFiles
-from specui.cli import Parser, add_model_options, given_files, load_settings
+from specui.commands.options import Parser, add_model_options, given_files, load_settings
 from specui.config import DEFAULT_HOST, DEFAULT_PAIR, DEFAULT_PORT, SPECULATION_MODES, DraftingSettings, parse_mode
 from specui.errors import PortError, SettingError, SpecUIError
 from specui.lane import NO_DRAFT

@@ -22,6 +22,9 @@ from specui.lane import Lane
 PUBLISH_SECONDS = 0.04
 """Snapshots are made at most this often, so that faces cost the engine next to nothing."""
 
+UNWATCHED_SECONDS = 0.5
+"""How old a snapshot may be while nobody waits for a newer one."""
+
 
 def check_request(request: GenerationRequest) -> None:
     """Raise BlankPromptError where there is nothing to answer."""
@@ -30,9 +33,7 @@ def check_request(request: GenerationRequest) -> None:
         raise BlankPromptError
 
 
-def render_prompt(
-    request: GenerationRequest, model: Model, template: Callable[[], ChatTemplate], n_ctx: int
-) -> Prompt:
+def render_prompt(request: GenerationRequest, model: Model, template: Callable[[], ChatTemplate], n_ctx: int) -> Prompt:
     """Return the prompt's ids with room left for a token. Raises TemplateError, PromptTooLongError."""
     if request.prompt is None:
         return template().fit([(message.role, message.content) for message in request.messages], n_ctx - 1)
@@ -78,7 +79,9 @@ class Answer:
                 self._progress = replace(self._progress, prefill_done=done)
                 self._generation.publish(self._progress)
             while not self._generation.cancelled.is_set() and self._decoder.step():
-                if time.monotonic() - self._published > PUBLISH_SECONDS:
+                if time.monotonic() - self._published > (
+                    PUBLISH_SECONDS if self._generation.wanted else UNWATCHED_SECONDS
+                ):
                     self._publish_text()
         except DecodeError as error:
             if error.code != ABORTED:
@@ -88,6 +91,10 @@ class Answer:
     def _on_token(self, token_id: int, origin: TokenOrigin) -> bool:
         self._tokens.append((token_id, origin))
         return self._text.push(self._model.piece(token_id))
+
+    def _due(self) -> bool:
+        age_seconds = time.monotonic() - self._published
+        return age_seconds > (PUBLISH_SECONDS if self._generation.wanted else UNWATCHED_SECONDS)
 
     def _publish_text(self) -> None:
         self._published = time.monotonic()

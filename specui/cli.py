@@ -1,38 +1,22 @@
-"""The command line: `python -m specui generate`.
+"""The command line, `python -m specui COMMAND`: finds the command, and turns errors into one line and an exit code.
 
 With `--json` one JSON object goes to stdout; everything else that is said goes to stderr. Exit code 0 on success, 2 on
-bad usage, 1 on any SpecUIError, told in one line. Knows the runtime and the catalogue; no gradio, no HTTP.
+bad usage, 1 on any SpecUIError. The commands themselves are in `specui/commands/`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
-from pathlib import Path
-from typing import Any, NoReturn
 
-from specui import pairs
-from specui.answer import check_request
-from specui.catalog import Catalog, PairFiles
-from specui.config import (
-    DEFAULT_CTX_SIZE,
-    DEFAULT_PAIR,
-    SPECULATION_MODES,
-    DraftingSettings,
-    Limits,
-    LoadSettings,
-    SamplingSettings,
-    StepSettings,
-)
+from specui.commands import generate
+from specui.commands.generate import INTERRUPTED
+from specui.commands.options import Parser, say
 from specui.errors import SettingError, SpecUIError
-from specui.generation import Generation, GenerationRequest, Message, Progress
-from specui.runtime import Runtime
 
-INTERRUPTED = 130
+COMMANDS = (generate,)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,250 +27,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = arguments.run(arguments)
     except SettingError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return 2
     except SpecUIError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return 1
     except KeyboardInterrupt:
-        _say("stopped")
+        say("stopped")
         return INTERRUPTED
     except BrokenPipeError:
         return 1
     return code
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}; see {self.prog} --help\n")
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m specui", description="Local generation with speculative decoding.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
-    generate = commands.add_parser("generate", help="answer one prompt", description="Answer one prompt.")
-    add_model_options(generate)
-    add_prompt_options(generate)
-    add_step_options(generate)
-    generate.add_argument("--json", action="store_true", help="print one JSON object with text, ids and statistics")
-    generate.set_defaults(run=run_generate)
+    for command in COMMANDS:
+        command.add(commands)
     return parser
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add what chooses and loads a pair; shared with app.py."""
-    defaults = LoadSettings()
-    group = parser.add_argument_group("model")
-    group.add_argument("--pair", metavar="NAME", help=f"a pair of models.yaml (default: {DEFAULT_PAIR})")
-    group.add_argument("--target", type=Path, metavar="PATH", help="a GGUF file, instead of --pair")
-    group.add_argument("--draft", type=Path, metavar="PATH", help="the GGUF file of a small draft model for --target")
-    group.add_argument("--ctx-size", type=int, metavar="N", help=f"context in tokens (default: {DEFAULT_CTX_SIZE})")
-    group.add_argument("--batch-size", type=int, metavar="N", help=f"longest batch (default: {defaults.batch_size})")
-    group.add_argument("--threads", type=int, metavar="N", help="compute threads (default: what the process may use)")
-    layers = f"layers on the GPU, -1 for all (default: {defaults.gpu_layers})"
-    group.add_argument("--gpu-layers", type=int, metavar="N", help=layers)
-
-
-def add_prompt_options(parser: argparse.ArgumentParser) -> None:
-    """Add the ways to give a prompt."""
-    group = parser.add_argument_group("prompt (one of these)").add_mutually_exclusive_group(required=True)
-    group.add_argument("--prompt", metavar="TEXT", help="one user turn")
-    group.add_argument("--prompt-file", type=Path, metavar="F", help="one user turn from a file, - for stdin")
-    group.add_argument("--messages", type=Path, metavar="F", help='JSON: [{"role": "user", "content": "…"}, …]')
-    parser.add_argument("--raw", action="store_true", help="send the text as it is, without the chat template")
-
-
-def add_step_options(parser: argparse.ArgumentParser) -> None:
-    """Add drafting, sampling and limits; a missing option keeps the default of `specui.config`."""
-    drafting, sampling, limits = DraftingSettings(), SamplingSettings(), Limits()
-    group = parser.add_argument_group("drafting")
-    modes = ", ".join(SPECULATION_MODES)
-    group.add_argument("--speculation", metavar="MODE", help=f"{modes} (default: {drafting.speculation})")
-    group.add_argument("--max-draft-tokens", type=int, metavar="N", help="longest draft (default: the mode's)")
-    _number(group, "--max-ngram-size", int, drafting.max_ngram_size, "longest match of prompt lookup")
-    _number(group, "--draft-p-min", float, drafting.draft_p_min, "draft-model: end a draft below this probability")
-    group.add_argument("--adaptive-length", action="store_true", default=None, help="+2 when all accepted, else -1")
-    group = parser.add_argument_group("sampling")
-    _number(group, "--temperature", float, sampling.temperature, "0 is greedy")
-    _number(group, "--top-k", int, sampling.top_k, "0 is off")
-    _number(group, "--top-p", float, sampling.top_p, "1 is off")
-    _number(group, "--min-p", float, sampling.min_p, "0 is off")
-    _number(group, "--repeat-penalty", float, sampling.repeat_penalty, "1 is off")
-    _number(group, "--presence-penalty", float, sampling.presence_penalty, "0 is off")
-    _number(group, "--frequency-penalty", float, sampling.frequency_penalty, "0 is off")
-    group.add_argument("--seed", type=int, metavar="S", help="(default: fresh each time)")
-    group = parser.add_argument_group("ends")
-    _number(group, "--max-tokens", int, limits.max_tokens, "most tokens of the answer")
-    group.add_argument("--stop", action="append", metavar="STR", help="end before this text; may be repeated")
-
-
-def _number(group: Any, name: str, kind: type, default: float, text: str) -> None:
-    group.add_argument(name, type=kind, metavar="N", help=f"{text} (default: {default:g})")
-
-
-def _given(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
-    """Return the options the user gave that are fields of the dataclass `kind`."""
-    values = vars(arguments)
-    return {each.name: values[each.name] for each in fields(kind) if values.get(each.name) is not None}
-
-
-def load_settings(arguments: argparse.Namespace) -> LoadSettings:
-    """Return the load settings of parsed arguments. Raises SettingError."""
-    return LoadSettings(**_given(arguments, LoadSettings))
-
-
-def step_settings(arguments: argparse.Namespace) -> StepSettings:
-    """Return the sampling and drafting settings of parsed arguments. Raises SettingError."""
-    return StepSettings(
-        SamplingSettings(**_given(arguments, SamplingSettings)), DraftingSettings(**_given(arguments, DraftingSettings))
-    )
-
-
-def given_files(arguments: argparse.Namespace) -> PairFiles | None:
-    """Return the files that --target and --draft name, or None. Raises SettingError where options do not fit."""
-    if arguments.target is None:
-        if arguments.draft is not None:
-            raise SettingError("--draft", str(arguments.draft), "--target with it")
-        return None
-    if arguments.pair is not None:
-        raise SettingError("--pair", arguments.pair, "either --pair or --target, not both")
-    return pairs.from_paths(arguments.target, arguments.draft)
-
-
-def find_files(arguments: argparse.Namespace) -> PairFiles:
-    """Return the files of --target/--draft, or of --pair, downloaded or made if they are not there."""
-    given = given_files(arguments)
-    if given is not None:
-        return given
-    pair = Catalog.default().pair(arguments.pair or DEFAULT_PAIR)
-    return pairs.on_disk(pair) or pairs.resolve(pair, _tell_progress)
-
-
-def _tell_progress(stage: str, done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        share = f"{done / total:4.0%}" if total else f"{done / 1e6:,.0f} MB"
-        print(f"\r{stage} {share}", end="\n" if total and done >= total else "", file=sys.stderr, flush=True)
-
-
-def read_request(arguments: argparse.Namespace) -> GenerationRequest:
-    """Return the request of parsed arguments. Raises SettingError where a prompt cannot be read."""
-    limits = Limits(**{**_given(arguments, Limits), "stop": tuple(arguments.stop or ())})
-    settings = step_settings(arguments)
-    if arguments.messages is not None:
-        messages = parse_messages(_read(arguments.messages, "--messages"))
-        if not arguments.raw:
-            return GenerationRequest(messages=messages, settings=settings, limits=limits)
-        text = "".join(message.content for message in messages)
-        return GenerationRequest(prompt=text, settings=settings, limits=limits)
-    text = arguments.prompt if arguments.prompt is not None else _read(arguments.prompt_file, "--prompt-file")
-    if arguments.raw:
-        return GenerationRequest(prompt=text, settings=settings, limits=limits)
-    return GenerationRequest(messages=(Message("user", text),), settings=settings, limits=limits)
-
-
-def _read(path: Path, option: str) -> str:
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingError(option, str(path), f"a file that can be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise SettingError(option, str(path), "text in UTF-8") from None
-
-
-def parse_messages(text: str) -> tuple[Message, ...]:
-    """Return the messages of a JSON list. Raises SettingError naming what is wrong."""
-    try:
-        items = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise SettingError("--messages", text[:40], f"JSON ({error})") from None
-    if isinstance(items, dict):
-        items = items.get("messages")
-    if not isinstance(items, list) or not items:
-        raise SettingError("--messages", text[:40], 'a list such as [{"role": "user", "content": "…"}]')
-    return tuple(_message(item, place) for place, item in enumerate(items))
-
-
-def _message(item: object, place: int) -> Message:
-    role, content = (item.get("role"), item.get("content")) if isinstance(item, dict) else (None, None)
-    if role not in ("system", "user", "assistant") or not isinstance(content, str):
-        raise SettingError(f"--messages[{place}]", item, "an object with role (system, user, assistant) and content")
-    return Message(role, content)
-
-
-def run_generate(arguments: argparse.Namespace) -> int:
-    """Answer one prompt; stream the text to stdout, or print one JSON object."""
-    request, settings = read_request(arguments), load_settings(arguments)
-    check_request(request)
-    runtime, code = Runtime(settings), 0
-    try:
-        runtime.load(find_files(arguments))
-        generation = runtime.start(request)
-        try:
-            progress = generation.result() if arguments.json else _stream(generation)
-        except KeyboardInterrupt:
-            generation.cancel()
-            progress, code = generation.result(), INTERRUPTED
-        except BaseException:
-            generation.cancel()
-            raise
-        if arguments.json:
-            print(json.dumps(generation_json(progress), ensure_ascii=False))
-        else:
-            print()
-            _say(summary(progress))
-    finally:
-        runtime.close()
-    return code
-
-
-def _stream(generation: Generation) -> Progress:
-    shown, seen = 0, -1
-    while True:
-        progress = generation.wait(seen)
-        seen = progress.version
-        print(progress.text[shown:], end="", flush=True)
-        shown = len(progress.text)
-        if progress.over:
-            return generation.result()
-
-
-def generation_json(progress: Progress) -> dict[str, Any]:
-    """Return a finished generation as the JSON object of the CLI contract."""
-    stats = progress.stats.to_dict()
-    return {
-        "text": progress.text,
-        "token_ids": list(progress.token_ids),
-        "token_origins": list(progress.token_origins),
-        "finish_reason": progress.finish_reason,
-        "prompt_token_ids": list(progress.prompt_token_ids),
-        "seed": progress.seed,
-        "speculation": stats["speculation"],
-        "speculation_used": stats["speculation_used"],
-        **{key: stats[key] for key in ("speculation_off_reason",) if key in stats},
-        "stats": stats,
-    }
-
-
-def summary(progress: Progress) -> str:
-    """Return the line of figures under an answer."""
-    stats = progress.stats
-    rate = stats.decode_tokens_per_second
-    first = stats.time_to_first_token_seconds
-    accepted = "– accepted"
-    if stats.acceptance_rate is not None:
-        accepted = f"{stats.acceptance_rate:.0%} accepted ({stats.num_accepted_tokens}/{stats.num_draft_tokens})"
-    parts = [
-        f"{rate:.1f} tok/s" if rate is not None else "– tok/s",
-        accepted,
-        f"{stats.mean_acceptance_length or 1:.1f} tokens per pass",
-        f"first token {first:.2f} s" if first is not None else "no token",
-    ]
-    if stats.speculation_off_reason:
-        parts.append(f"{stats.speculation} off: {stats.speculation_off_reason}")
-    return " · ".join(parts)

@@ -91,6 +91,8 @@ class Generation:
     def __init__(self, request: GenerationRequest) -> None:
         self.request = request
         self.cancelled = threading.Event()
+        self._ended = threading.Event()
+        self._wanted = False
         self._settings = request.settings
         self._progress = Progress()
         self._changed = threading.Condition()
@@ -128,7 +130,10 @@ class Generation:
         """Make `progress` the newest snapshot, one version up (called by the runtime)."""
         with self._changed:
             self._progress = replace(progress, version=self._progress.version + 1)
+            self._wanted = False
             self._changed.notify_all()
+        if progress.over:
+            self._ended.set()
 
     @property
     def progress(self) -> Progress:
@@ -138,13 +143,23 @@ class Generation:
     def wait(self, seen: int = -1, timeout_seconds: float = 1.0) -> Progress:
         """Return the newest snapshot once its version is above `seen` or the answer is over, or after the time."""
         with self._changed:
+            self._wanted = self._progress.version <= seen
             self._changed.wait_for(lambda: self._progress.version > seen or self._progress.over, timeout_seconds)
             return self._progress
 
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for the next snapshot; the runtime makes fewer while nobody does."""
+        return self._wanted
+
+    def wait_for_end(self, timeout_seconds: float) -> bool:
+        """Return whether the answer is over, waiting so long for it; what is published before that wakes nobody."""
+        return self._ended.wait(timeout_seconds)
+
     def result(self) -> Progress:
         """Block until the answer is over and return it. Raises the SpecUIError that ended it, if one did."""
-        while not (progress := self.wait(seen=2**62, timeout_seconds=1.0)).over:
+        while not self.wait_for_end(timeout_seconds=1.0):
             pass
-        if progress.error is not None:
-            raise progress.error
-        return progress
+        if self._progress.error is not None:
+            raise self._progress.error
+        return self._progress

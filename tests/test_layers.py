@@ -38,7 +38,7 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
         "specui.compare",
         "specui.bench",
     ),
-    5: ("specui.cli", "specui.api", "specui.ui", "specui.__main__", "app"),
+    5: ("specui.cli", "specui.commands", "specui.api", "specui.ui", "specui.__main__", "app"),
 }
 """A room is a module, or a package with all its modules."""
 
@@ -60,7 +60,8 @@ NEIGHBOURS = {
     ("specui.runtime", "specui.line"),
     ("specui.pairs", "specui.bundled"),
     ("specui.__main__", "specui.cli"),
-    ("app", "specui.cli"),
+    ("specui.cli", "specui.commands"),
+    ("app", "specui.commands"),
     ("app", "specui.ui"),
 }
 """Arrows between rooms of one layer. Each is needed and none goes both ways."""

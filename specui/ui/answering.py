@@ -112,7 +112,7 @@ class _Stream:
 
     def _pause(self, rendered_seconds: float) -> None:
         """Wait until the next frame is due, or the answer is over."""
-        self.generation.wait(2**62, max(TEXT_SECONDS, rendered_seconds / LOAD_SHARE))
+        self.generation.wait_for_end(max(TEXT_SECONDS, rendered_seconds / LOAD_SHARE))
 
     def _live(self, progress: Progress) -> Frame:
         now = time.monotonic()
@@ -138,7 +138,8 @@ class _Stream:
         return Partial(self.conversation.id, len(self.conversation.turns) - 1, self._turn(progress)).to_json()
 
     def _end(self, index: int) -> Frame:
-        progress = self.generation.wait(2**62, timeout_seconds=1.0)
+        self.generation.wait_for_end(timeout_seconds=1.0)
+        progress = self.generation.progress
         if not self._shown:
             return Frame(partial=self._partial(progress))
         done = self.conversation.with_turn(index, self._turn(progress))

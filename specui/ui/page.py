@@ -15,6 +15,7 @@ import gradio as gr
 from specui.catalog import Catalog
 from specui.config import SpeculationMode
 from specui.ui.chat import ChatTab
+from specui.ui.head import CALM, ScriptFirst
 from specui.ui.loader import PairLoader
 from specui.ui.models import ModelsTab
 from specui.ui.sessions import Sessions
@@ -22,6 +23,9 @@ from specui.ui.shared import ModelRuntime, PairFinder
 
 Application = Any
 """A FastAPI application: only app.py and the API name that library."""
+
+QUEUE_SECONDS = 0.05
+"""How often the page's queue looks for new events."""
 
 HERE = Path(__file__).parent
 BRAND = '<div class="sp-brand">SpecUI<span>speculative decoding, live</span></div>'
@@ -74,6 +78,10 @@ def mount(app: Application, page: gr.Blocks) -> None:
         css=(HERE / "page.css").read_text(encoding="utf-8"),
         head=f"<script>\n{script}</script>",
     )
+    app.add_middleware(ScriptFirst, script=CALM)
+    # gradio looks for new events a thousand times a second, which takes the interpreter away from the engine's thread
+    # (on Windows it looks twenty times, as here).
+    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_SECONDS
 
 
 def end_streams(app: Application) -> None:
