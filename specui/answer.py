@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from specui.engine.chat import ChatTemplate, Prompt
@@ -44,13 +44,17 @@ def render_prompt(request: GenerationRequest, model: Model, template: Callable[[
 
 
 class Answer:
-    """One answer being written. `run` blocks until it is over; the outcome is in the generation's last snapshot."""
+    """One answer being written. `run` blocks until it is over; the outcome is in the generation's last snapshot.
 
-    def __init__(self, generation: Generation, lane: Lane, prompt: Prompt, model: Model) -> None:
+    Whoever wants to hold the reins takes `begin` to its end, then `step` until it returns False, then `finish`;
+    nothing is published then.
+    """
+
+    def __init__(self, generation: Generation, lane: Lane, prompt: Prompt) -> None:
         request = generation.request
         seed = request.settings.sampling.seed
         self._generation = generation
-        self._model = model
+        self._model = lane.model
         self._text = TextStream(request.limits.stop)
         self._tokens: list[tuple[int, TokenOrigin]] = []
         self._pieces: list[TokenPiece] = []
@@ -65,7 +69,7 @@ class Answer:
         task = Task(
             prompt=prompt.token_ids,
             max_tokens=request.limits.max_tokens,
-            end_tokens=model.end_tokens,
+            end_tokens=lane.model.end_tokens,
             seed=self._progress.seed,
             settings=lambda: generation.settings,
             on_token=self._on_token,
@@ -73,42 +77,40 @@ class Answer:
         self._decoder = Decoder(lane.target, lane, task)
 
     def run(self) -> None:
-        """Decode to the end, or until the generation is cancelled."""
+        """Decode to the end, or until the generation is cancelled, publishing on the way."""
         try:
-            for done in self._decoder.prefill():
-                self._progress = replace(self._progress, prefill_done=done)
-                self._generation.publish(self._progress)
-            while not self._generation.cancelled.is_set() and self._decoder.step():
-                if time.monotonic() - self._published > (
-                    PUBLISH_SECONDS if self._generation.wanted else UNWATCHED_SECONDS
-                ):
-                    self._publish_text()
+            for progress in self.begin():
+                self._generation.publish(progress)
+            while not self._generation.cancelled.is_set() and self.step():
+                if self._due():
+                    self._published = time.monotonic()
+                    self._generation.publish(self.progress())
         except DecodeError as error:
             if error.code != ABORTED:
                 raise
-        self._finish()
+        self._generation.publish(self.finish())
 
-    def _on_token(self, token_id: int, origin: TokenOrigin) -> bool:
-        self._tokens.append((token_id, origin))
-        return self._text.push(self._model.piece(token_id))
-
-    def _due(self) -> bool:
-        age_seconds = time.monotonic() - self._published
-        return age_seconds > (PUBLISH_SECONDS if self._generation.wanted else UNWATCHED_SECONDS)
-
-    def _publish_text(self) -> None:
-        self._published = time.monotonic()
+    def begin(self) -> Iterator[Progress]:
+        """Evaluate the prompt, yielding a snapshot after each batch; the end of it emits the first token."""
+        for done in self._decoder.prefill():
+            self._progress = replace(self._progress, prefill_done=done)
+            yield self._progress
         self._progress = replace(self._progress, phase="decode")
-        self._generation.publish(self._with_text())
 
-    def _finish(self) -> None:
+    def step(self) -> bool:
+        """Make one engine step. Returns False when the answer is over; `finish` comes next."""
+        return self._decoder.step()
+
+    def finish(self) -> Progress:
+        """Return the last snapshot: held-back text flushed, `cancelled` where the answer had not come to an end."""
         self._text.finish()
         self._decoder.stats.close_slice()
         reason: FinishReason = self._decoder.finish_reason or "cancelled"
         self._progress = replace(self._progress, phase="done", finish_reason=reason)
-        self._generation.publish(self._with_text())
+        return self.progress()
 
-    def _with_text(self) -> Progress:
+    def progress(self) -> Progress:
+        """Return a snapshot of the text and the figures."""
         stats = self._decoder.stats
         return replace(
             self._progress,
@@ -117,6 +119,14 @@ class Answer:
             stats=stats.snapshot(),
             rates=tuple(stats.rates),
         )
+
+    def _on_token(self, token_id: int, origin: TokenOrigin) -> bool:
+        self._tokens.append((token_id, origin))
+        return self._text.push(self._model.piece(token_id))
+
+    def _due(self) -> bool:
+        age_seconds = time.monotonic() - self._published
+        return age_seconds > (PUBLISH_SECONDS if self._generation.wanted else UNWATCHED_SECONDS)
 
     def _fresh_pieces(self) -> tuple[TokenPiece, ...]:
         """Return all pieces; those wholly shown never change and are kept from one snapshot to the next."""

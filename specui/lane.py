@@ -25,6 +25,7 @@ from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup,
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
 from specui.errors import ModelError, RollbackError, SpecUIError, VocabularyError
 from specui.vocab import Vocabulary, first_difference
+from specui.weights import Shelf
 
 NO_DRAFT = "this pair has no draft model"
 LOADING = "the draft model is loading"
@@ -38,12 +39,15 @@ def _vocabulary(model: Model) -> Vocabulary:
 class DraftSlot:
     """The draft model of a lane: not needed yet, loading, ready, or off with a reason."""
 
-    def __init__(self, path: Path | None, target: Model, open_context: Callable[[Model, int], Context]) -> None:
+    def __init__(
+        self, path: Path | None, target: Model, shelf: Shelf, open_context: Callable[[Model, int], Context]
+    ) -> None:
         self.path = path
         self.model: Model | None = None
         self.context: Context | None = None
         self.off_reason: str | None = None if path else NO_DRAFT
         self._target = target
+        self._shelf = shelf
         self._open_context = open_context
         self._thread: threading.Thread | None = None
 
@@ -62,15 +66,14 @@ class DraftSlot:
     def _load(self, path: Path) -> None:
         model: Model | None = None
         try:
-            same_file = path.exists() and path.samefile(self._target.path)
-            model = self._target if same_file else Model(path, self._target.gpu_layers)
+            model = self._shelf.take(path)
             self._check(model)
             self.context = self._open_context(model, 1)
             self.model = model
         except Exception as error:  # whatever it is, the target goes on and the reason is shown
             self.off_reason = str(error) if isinstance(error, SpecUIError) else f"loading the draft failed: {error!r}"
-            if model is not None and model is not self._target:
-                model.close()
+            if model is not None:
+                self._shelf.give_back(model)
 
     def _check(self, draft: Model) -> None:
         """Raise what keeps a loaded model from drafting for the target."""
@@ -89,21 +92,29 @@ class DraftSlot:
             self._thread.join()
         if self.context is not None:
             self.context.close()
-        if self.model is not None and self.model is not self._target:
-            self.model.close()
+        if self.model is not None:
+            self._shelf.give_back(self.model)
         self.model = self.context = self._thread = None
         self.off_reason = None if self.path else NO_DRAFT
 
 
 class Lane:
-    """Contexts on one target, with the drafter for each mode. Used by one thread at a time."""
+    """Contexts on one target, with the drafter for each mode; weights come from a shelf. Used by one thread at a time.
 
-    def __init__(self, target: Model, draft_path: Path | None, settings: LoadSettings) -> None:
+    Raises ModelError where the target cannot be loaded or its context does not fit.
+    """
+
+    def __init__(self, shelf: Shelf, target: Path, draft: Path | None, settings: LoadSettings) -> None:
         self.abort = AbortFlag()
+        self.model = shelf.take(target)
+        self._shelf = shelf
         self._settings = settings
-        self._target_model = target
-        self.target = self._open_context(target, MAX_DRAFT_TOKENS_LIMIT + 1)
-        self.draft = DraftSlot(draft_path, target, self._open_context)
+        try:
+            self.target = self._open_context(self.model, MAX_DRAFT_TOKENS_LIMIT + 1)
+        except BaseException:
+            shelf.give_back(self.model)
+            raise
+        self.draft = DraftSlot(draft, self.model, shelf, self._open_context)
         self._none = NoDrafter()
         self._lookup: PromptLookup | None = None
         self._auto: Auto | None = None
@@ -143,7 +154,7 @@ class Lane:
 
     def _draft_model(self, p_min: float) -> DraftModel | None:
         context = self.draft.context
-        return DraftModel(context, self._target_model.n_vocab, p_min) if context else None
+        return DraftModel(context, self.model.n_vocab, p_min) if context else None
 
     def _auto_for(self, max_ngram_size: int) -> Auto | None:
         """Return this answer's `auto`, made anew when the draft arrives; what it learned stays with the lane."""
@@ -197,7 +208,7 @@ class Lane:
         """Why nothing can be drafted on this target at all, or None."""
         if self.target.max_rows < 2:
             return "a batch size of 1 leaves no room for a draft"
-        return self._target_model.rollback_off_reason
+        return self.model.rollback_off_reason
 
     def fail(self, reason: str, every_mode: bool = False) -> None:
         """Leave the drafter picked last, or every drafter, out for the rest of this answer."""
@@ -205,6 +216,7 @@ class Lane:
             self._failed[mode] = reason
 
     def close(self) -> None:
-        """Free both contexts and the draft's weights (the target's belong to the caller)."""
+        """Free both contexts and let go of the weights."""
         self.draft.close()
         self.target.close()
+        self._shelf.give_back(self.model)

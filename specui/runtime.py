@@ -18,11 +18,11 @@ from specui.answer import Answer, check_request, render_prompt
 from specui.catalog import PairFiles
 from specui.config import MAX_QUEUE_LENGTH, LoadSettings
 from specui.engine.chat import ChatTemplate
-from specui.engine.llama import Model
 from specui.errors import NothingLoadedError, SpecUIError
 from specui.generation import Generation, GenerationRequest, Progress
 from specui.lane import Lane
 from specui.line import Job, Line
+from specui.weights import Shelf
 
 log = logging.getLogger("specui")
 T = TypeVar("T")
@@ -47,16 +47,11 @@ class LoadedPair:
 class _Pair:
     """A loaded pair: weights, lane and template."""
 
-    def __init__(self, files: PairFiles, settings: LoadSettings, target: Model | None) -> None:
+    def __init__(self, files: PairFiles, settings: LoadSettings, shelf: Shelf) -> None:
         self.files = files
-        self._owned = target is None
-        self.model = target or Model(files.target, settings.gpu_layers)
-        try:
-            self.lane = Lane(self.model, files.draft, replace(settings, ctx_size=settings.ctx_size or files.ctx_size))
-        except BaseException:
-            if self._owned:
-                self.model.close()
-            raise
+        settings = replace(settings, ctx_size=settings.ctx_size or files.ctx_size)
+        self.lane = Lane(shelf, files.target, files.draft, settings)
+        self.model = self.lane.model
 
     def describe(self) -> LoadedPair:
         draft = self.lane.draft
@@ -79,10 +74,8 @@ class _Pair:
         """The chat template, read when a chat first needs it; raises TemplateError where there is none that works."""
         return ChatTemplate(self.model, self.files.chat_template)
 
-    def close(self, keep_model: bool) -> None:
+    def close(self) -> None:
         self.lane.close()
-        if not keep_model:
-            self.model.close()
 
 
 class Runtime:
@@ -90,6 +83,7 @@ class Runtime:
 
     def __init__(self, settings: LoadSettings) -> None:
         self._settings = settings
+        self._shelf = Shelf(settings.gpu_layers)
         self._pair: _Pair | None = None
         self._line = Line(MAX_QUEUE_LENGTH)
 
@@ -108,12 +102,10 @@ class Runtime:
         return self._in_turn(lambda: self._load(files))
 
     def _load(self, files: PairFiles) -> LoadedPair:
-        old = self._pair
-        shared = old.model if old is not None and old.files.target == files.target else None
-        new = _Pair(files, self._settings, shared)
+        old, new = self._pair, _Pair(files, self._settings, self._shelf)
         self._pair = new
         if old is not None:
-            old.close(keep_model=shared is not None)
+            old.close()
         return new.describe()
 
     def unload_draft(self) -> None:
@@ -185,7 +177,7 @@ class Runtime:
         try:
             prompt = render_prompt(generation.request, pair.model, lambda: pair.template, lane.target.n_ctx)
             lane.begin_answer(generation.settings.drafting, generation.cancelled.is_set)
-            Answer(generation, lane, prompt, pair.model).run()
+            Answer(generation, lane, prompt).run()
         finally:
             generation.when_cancelled(None)
             lane.abort.clear()
@@ -194,5 +186,5 @@ class Runtime:
         """Finish what waits and free everything."""
         self._line.close()
         if self._pair is not None:
-            self._pair.close(keep_model=False)
+            self._pair.close()
             self._pair = None

@@ -29,6 +29,7 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
     3: ("specui.engine.decoder", "specui.engine.controller"),
     4: (
         "specui.generation",
+        "specui.weights",
         "specui.lane",
         "specui.answer",
         "specui.line",
@@ -58,6 +59,8 @@ NEIGHBOURS = {
     ("specui.runtime", "specui.generation"),
     ("specui.runtime", "specui.lane"),
     ("specui.runtime", "specui.line"),
+    ("specui.runtime", "specui.weights"),
+    ("specui.lane", "specui.weights"),
     ("specui.pairs", "specui.bundled"),
     ("specui.__main__", "specui.cli"),
     ("specui.cli", "specui.commands"),
