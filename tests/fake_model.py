@@ -96,6 +96,7 @@ class FakeCache:
         self._decodes = self._truncates = 0
         self._rows: list[Logits] = []
         self._pristine: list[Logits] = []
+        self._kept: tuple[int, Logits] | None = None
 
     @property
     def num_decoded(self) -> int:
@@ -144,11 +145,22 @@ class FakeCache:
         if refused:
             raise RollbackError(PATH, len(self.tokens), length)
         del self.tokens[length:]
+        if self._kept is not None and self._kept[0] > length:
+            self._kept = None
 
     def clear(self) -> None:
         """Forget every token."""
         self.clears += 1
         self.tokens.clear()
+        self._kept = None
+
+    def keep_row(self) -> None:
+        """Keep a copy of row 0, as `llama.Context.keep_row` does."""
+        self._kept = (len(self.tokens), self._rows[0].copy())
+
+    def kept_row(self) -> Logits | None:
+        """Return the kept copy while the cache ends where it was made."""
+        return self._kept[1] if self._kept is not None and self._kept[0] == len(self.tokens) else None
 
 
 class FakeDrafters:
@@ -178,6 +190,10 @@ class FakeDrafters:
             return self._lookup, mode, None
         assert self.draft is not None, "this test has no draft"
         return DraftModel(self.draft, self._n_vocab, drafting.draft_p_min), mode, None
+
+    def longest(self, drafting: DraftingSettings, limit: int) -> int:
+        """Allow every length."""
+        return limit
 
     def fail(self, reason: str, every_mode: bool = False) -> None:
         """Leave the drafter picked last, or every drafter, out."""

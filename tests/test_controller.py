@@ -17,6 +17,7 @@ from specui.engine import costs as costs_module
 from specui.engine import decoder as decoder_module
 from specui.engine.controller import EXPLORATION, Auto, Experience
 from specui.engine.costs import PassCosts, calibrate
+from specui.engine.dice import Dice
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, Outcome, PromptLookup, Proposal
 from specui.engine.sampling import Logits
 from specui.engine.verification import EMPTY_DRAFT, Draft
@@ -385,7 +386,7 @@ def test_an_answer_after_an_aborted_one_is_the_targets_own(clock: Clock, failing
 
 
 def ask(committed: Sequence[int], limit: int = 15) -> Proposal:
-    return Proposal(list(committed), limit, SamplingSettings(), np.random.default_rng(0))
+    return Proposal(list(committed), limit, SamplingSettings(), Dice(0))
 
 
 def outcome(committed: Sequence[int], draft: Draft, accepted: int, unit: float = 1.0, drafting: float = 0.0) -> Outcome:

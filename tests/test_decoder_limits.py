@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
 from fake_model import (
@@ -127,12 +130,45 @@ def test_an_edited_prompt_is_evaluated_from_the_edit_on() -> None:
     assert done.tokens == best_text(random_script(6), edited, 40)
 
 
-def test_the_same_prompt_again_evaluates_its_last_token_only() -> None:
+def test_the_same_prompt_again_evaluates_none_of_it() -> None:
     target = FakeCache(random_script(6))
     want = answer(Plan(PROMPT), target).tokens
     done = answer(Plan(PROMPT), target)
-    assert done.stats.cached_prompt_tokens == len(PROMPT) - 1
+    assert done.stats.cached_prompt_tokens == len(PROMPT)
     assert done.tokens == want
+
+
+def test_a_prompt_that_has_grown_evaluates_two_rows_at_least() -> None:
+    target = FakeCache(random_script(6))
+    answer(Plan(PROMPT), target)
+    first = len(target.calls)
+    done = answer(Plan([*PROMPT[:-2], 7]), target)
+    assert target.calls[first] == ((PROMPT[-3], 7), 1), "one row rounds otherwise than two on some kernels"
+    assert done.tokens == best_text(random_script(6), [*PROMPT[:-2], 7], 40)
+
+
+@pytest.mark.parametrize("place", [0, 1, 4])
+@pytest.mark.parametrize("code", [1, -1, -3])
+@pytest.mark.parametrize("mode", SPECULATIVE)
+def test_a_long_pass_that_fails_is_made_again_with_one_row(mode: SpeculationMode, code: int, place: int) -> None:
+    script = random_script(10)
+
+    class LongPassesFail(FakeCache):
+        passes = 0
+
+        def decode(self, tokens: Sequence[int], rows: int) -> None:
+            if rows > 1:
+                self.passes += 1
+                if self.passes > place:
+                    raise DecodeError(Path("fake.gguf"), code)
+            super().decode(tokens, rows)
+
+    drafters = FakeDrafters(FakeCache(blurred(script, 1.0)))
+    done = answer(Plan(PROMPT).with_mode(mode, 4), LongPassesFail(script), drafters)
+    assert done.tokens == best_text(script, PROMPT, 40)
+    assert_counts(done)
+    assert done.stats.speculation_used == "none"
+    assert f"code {code}" in (done.stats.speculation_off_reason or "")
 
 
 class TestFailures:

@@ -10,6 +10,7 @@ import pytest
 from fake_model import PLAIN, FakeCache, blurred, random_script, saying
 
 from specui.config import SamplingSettings
+from specui.engine.dice import Dice
 from specui.engine.drafting import (
     AdaptiveLength,
     DraftModel,
@@ -27,7 +28,7 @@ from specui.errors import DecodeError, RollbackError
 
 
 def proposal(committed: Sequence[int], limit: int, sampling: SamplingSettings | None = None) -> Proposal:
-    return Proposal(list(committed), limit, sampling or SamplingSettings(), np.random.default_rng(0))
+    return Proposal(list(committed), limit, sampling or SamplingSettings(), Dice(0))
 
 
 def look_up(text: Sequence[int], limit: int = 4, max_ngram_size: int = 4) -> list[int]:

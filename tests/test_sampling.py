@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from specui.config import SamplingSettings
+from specui.engine.dice import Dice
 from specui.engine.sampling import Distribution, Logits, best_token, distribution, one_hot, penalties, top_probability
 
 OPEN = SamplingSettings(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
@@ -155,26 +156,14 @@ def test_residual_is_what_the_draft_left_over() -> None:
 
 def test_draw_never_takes_a_token_without_probability() -> None:
     d = Distribution(np.array([4, 5, 6, 7]), np.array([0.0, 0.5, 0.0, 0.5]))
-    rng = np.random.default_rng(0)
-    counts = Counter(d.draw(rng) for _ in range(4000))
+    counts = Counter(d.draw(Dice(seed), "token", 5) for seed in range(4000))
     assert set(counts) == {5, 7}
     assert abs(counts[5] - 2000) < 5 * np.sqrt(1000), f"expected about 2000 of 4000, got {counts[5]}"
 
 
-def test_draw_at_the_edges_of_the_unit_interval() -> None:
-    class Fixed(np.random.Generator):
-        """A generator that gives one number."""
-
-        def __init__(self, value: float) -> None:
-            super().__init__(np.random.PCG64(0))
-            self.value = value
-
-        def random(self, *_args: object, **_kwargs: object) -> float:  # type: ignore[override]
-            return self.value
-
+def test_a_token_of_no_probability_is_never_drawn() -> None:
     d = Distribution(np.array([4, 5, 6]), np.array([0.0, 0.7, 0.3]))
-    assert d.draw(Fixed(0.0)) == 5
-    assert d.draw(Fixed(np.nextafter(1.0, 0.0))) == 6
+    assert {d.draw(Dice(seed), "token", 1) for seed in range(2000)} == {5, 6}
 
 
 def test_top_probability_is_the_softmax_of_the_best() -> None:

@@ -16,8 +16,9 @@ import pytest
 from fake_model import PLAIN
 
 from specui.config import SamplingSettings
+from specui.engine.dice import Dice
 from specui.engine.sampling import Distribution, Logits, distribution
-from specui.engine.verification import EMPTY_DRAFT, Draft, Verdict, Window, verify
+from specui.engine.verification import EMPTY_DRAFT, Draft, Rules, Verdict, Window, verify
 
 K = TypeVar("K")
 DRAWS = 50_000
@@ -50,6 +51,15 @@ def assert_distributed(counts: Mapping[K, int], expected: Mapping[K, float]) -> 
     assert statistic < limit, f"chi-square {statistic:.1f}, expected below {limit}: {shares}"
 
 
+def rules(seed: int, settings: SamplingSettings = PLAIN) -> Rules:
+    return Rules(settings, Dice(seed))
+
+
+def drawn(d: Distribution, seed: int) -> Draft:
+    """Return a draft of one token behind one committed token, drawn from `d`."""
+    return Draft([d.draw(Dice(seed), "draft", 1)], [d])
+
+
 def rows(*values: Logits) -> Callable[[int], Logits]:
     copies = [value.astype(np.float32) for value in values]
     return lambda row: copies[row]
@@ -58,40 +68,41 @@ def rows(*values: Logits) -> Callable[[int], Logits]:
 @pytest.mark.parametrize("one_hot", [False, True], ids=["draft probabilities", "one-hot"])
 @pytest.mark.parametrize("name", FILTERS)
 def test_first_token_is_distributed_as_the_target(name: str, one_hot: bool) -> None:
-    settings, rng = FILTERS[name], np.random.default_rng(20)
+    settings = FILTERS[name]
     logits, draft_row = rows(TARGET, TARGET), DRAFT.copy()
     d = distribution(draft_row, (), settings)
     counts: Counter[int] = Counter()
-    for _ in range(DRAWS):
-        draft = Draft([1]) if one_hot else Draft([d.draw(rng)], [d])
-        verdict = verify(draft, logits, [0], settings, rng)
+    for seed in range(DRAWS):
+        dice = Dice(seed)
+        draft = Draft([1]) if one_hot else Draft([d.draw(dice, "draft", 1)], [d])
+        verdict = verify(draft, logits, [0], Rules(settings, dice))
         counts[draft.tokens[0] if verdict.num_accepted else verdict.last_token] += 1
     assert_distributed(counts, probs(TARGET, settings))
 
 
 @pytest.mark.parametrize("one_hot", [False, True], ids=["draft probabilities", "one-hot"])
 def test_first_two_tokens_are_distributed_jointly_as_the_target(one_hot: bool) -> None:
-    rng, settings = np.random.default_rng(21), PLAIN
+    settings = PLAIN
     after = [distribution(row.astype(np.float32), (), settings) for row in AFTER]
     first_draft = distribution(DRAFT.copy(), (), settings)
     second_draft = [distribution(row.astype(np.float32), (), settings) for row in AFTER_DRAFT]
     logits = [rows(TARGET, row, AFTER[0]) for row in AFTER]
     counts: Counter[tuple[int, int]] = Counter()
-    for _ in range(DRAWS):
-        a = 1 if one_hot else first_draft.draw(rng)
-        b = 3 if one_hot else second_draft[a].draw(rng)
+    for seed in range(DRAWS):
+        dice = Dice(seed)
+        a = 1 if one_hot else first_draft.draw(dice, "draft", 1)
+        b = 3 if one_hot else second_draft[a].draw(dice, "draft", 2)
         draft = Draft([a, b], None if one_hot else [first_draft, second_draft[a]])
-        verdict = verify(draft, logits[a], [0], settings, rng)
+        verdict = verify(draft, logits[a], [0], Rules(settings, dice))
         first, *more = [*draft.tokens[: verdict.num_accepted], verdict.last_token]
-        counts[first, more[0] if more else after[first].draw(rng)] += 1
+        counts[first, more[0] if more else after[first].draw(dice, "token", 2)] += 1
     p, q = np.exp(TARGET.astype(np.float64)), np.exp(AFTER)
     assert_distributed(counts, {(i, j): p[i] * q[i][j] for i, j in product(range(4), repeat=2)})
 
 
 def test_acceptance_is_the_overlap_and_not_the_chance_of_two_equal_draws() -> None:
-    rng = np.random.default_rng(22)
     logits, d = rows(TARGET, TARGET), distribution(DRAFT.copy(), (), PLAIN)
-    hits = sum(verify(Draft([d.draw(rng)], [d]), logits, [0], PLAIN, rng).num_accepted for _ in range(DRAWS))
+    hits = sum(verify(drawn(d, seed), logits, [0], rules(seed)).num_accepted for seed in range(DRAWS))
     target_probs, draft_probs = np.exp(TARGET.astype(np.float64)), np.exp(DRAFT.astype(np.float64))
     overlap = float(np.minimum(target_probs, draft_probs).sum())
     product_sum = float((target_probs * draft_probs).sum())
@@ -103,22 +114,42 @@ def test_acceptance_is_the_overlap_and_not_the_chance_of_two_equal_draws() -> No
 
 
 def test_a_one_hot_draft_is_accepted_with_the_targets_probability() -> None:
-    rng = np.random.default_rng(23)
     logits = rows(TARGET, TARGET)
-    hits = sum(verify(Draft([2]), logits, [0], PLAIN, rng).num_accepted for _ in range(DRAWS))
+    hits = sum(verify(Draft([2]), logits, [0], rules(seed)).num_accepted for seed in range(DRAWS))
     assert abs(hits / DRAWS - 0.20) < 4 * np.sqrt(0.2 * 0.8 / DRAWS), f"expected 0.20, got {hits / DRAWS:.4f}"
 
 
+def test_a_coupled_draft_is_accepted_at_least_as_often_as_theory_says_and_less_often_than_the_rejection_rule() -> None:
+    logits, d = rows(TARGET, TARGET), distribution(DRAFT.copy(), (), PLAIN)
+    hits = sum(
+        verify(Draft([d.draw(Dice(seed), "token", 1)]), logits, [0], rules(seed)).num_accepted for seed in range(DRAWS)
+    )
+    distance = 1 - float(np.minimum(np.exp(TARGET.astype(np.float64)), np.exp(DRAFT.astype(np.float64))).sum())
+    low, high = (1 - distance) / (1 + distance), 1 - distance
+    assert low - 0.01 < hits / DRAWS < high, f"expected {low:.4f} to {high:.4f}, got {hits / DRAWS:.4f}"
+
+
+@pytest.mark.parametrize("tokens", [[0], [1], [2, 3], [3, 2, 1]])
+def test_without_draft_probabilities_one_seed_gives_one_text_whatever_was_drafted(tokens: Sequence[int]) -> None:
+    logits = rows(TARGET, AFTER[0], AFTER[1], AFTER[2])
+    for seed in range(500):
+        verdict = verify(Draft(tokens), logits, [0], rules(seed))
+        got = [*tokens[: verdict.num_accepted], verdict.last_token]
+        alone = [
+            verify(EMPTY_DRAFT, lambda row, place=place: logits(place), [0] * (1 + place), rules(seed)).last_token  # type: ignore[misc]
+            for place in range(len(got))
+        ]
+        assert got == alone
+
+
 def test_a_draft_that_is_the_target_is_always_accepted() -> None:
-    rng = np.random.default_rng(24)
     logits, d = rows(TARGET, TARGET), distribution(TARGET.copy(), (), PLAIN)
-    assert all(verify(Draft([d.draw(rng)], [d]), logits, [0], PLAIN, rng).num_accepted == 1 for _ in range(3000))
+    assert all(verify(drawn(d, seed), logits, [0], rules(seed)).num_accepted == 1 for seed in range(3000))
 
 
 def test_a_token_the_targets_filters_forbid_is_never_accepted() -> None:
-    rng, settings = np.random.default_rng(25), replace(PLAIN, top_k=2)
-    logits = rows(TARGET, TARGET)
-    verdicts = [verify(Draft([3]), logits, [0], settings, rng) for _ in range(2000)]
+    settings, logits = replace(PLAIN, top_k=2), rows(TARGET, TARGET)
+    verdicts = [verify(Draft([3]), logits, [0], rules(seed, settings)) for seed in range(2000)]
     assert {v.num_accepted for v in verdicts} == {0}
     assert_distributed(Counter(v.last_token for v in verdicts), {0: 0.6, 1: 0.4})
 
@@ -138,14 +169,7 @@ def peaked(*best: int, n_vocab: int = 6) -> Callable[[int], Logits]:
     ],
 )
 def test_greedy_accepts_up_to_the_first_difference(tokens: Sequence[int], verdict: Verdict) -> None:
-    rng = np.random.default_rng(0)
-    assert verify(Draft(tokens), peaked(1, 2, 3, 4), [0], SamplingSettings(), rng) == verdict
-
-
-def test_greedy_draws_nothing_from_the_generator() -> None:
-    rng, other = np.random.default_rng(5), np.random.default_rng(5)
-    verify(Draft([1, 5]), peaked(1, 2, 3), [0], SamplingSettings(), rng)
-    assert rng.random() == other.random()
+    assert verify(Draft(tokens), peaked(1, 2, 3, 4), [0], rules(0, SamplingSettings())) == verdict
 
 
 def test_rows_behind_a_rejection_are_never_read() -> None:
@@ -154,7 +178,7 @@ def test_rows_behind_a_rejection_are_never_read() -> None:
         return peaked(1, 2, 3)(row)
 
     for settings in (SamplingSettings(), PLAIN):
-        verdict = verify(Draft([1, 5, 3]), logits, [0], replace(settings, top_k=1), np.random.default_rng(0))
+        verdict = verify(Draft([1, 5, 3]), logits, [0], rules(0, replace(settings, top_k=1)))
         assert verdict == Verdict(1, 2, "recovered")
 
 
@@ -169,17 +193,17 @@ def test_each_position_sees_what_was_committed_and_the_draft_before_it() -> None
 def test_a_penalty_on_a_drafted_token_counts_behind_it() -> None:
     row = np.array([0.0, 1.0, 0.9], np.float32)
     settings = SamplingSettings(presence_penalty=0.5)
-    verdict = verify(Draft([1, 1]), rows(row, row, row), [0], settings, np.random.default_rng(0))
+    verdict = verify(Draft([1, 1]), rows(row, row, row), [0], rules(0, settings))
     assert verdict == Verdict(1, 2, "recovered"), "the second 1 is penalised by the first"
 
 
 def test_the_residual_is_taken_after_penalties_and_filters() -> None:
     settings = replace(PLAIN, presence_penalty=2.0, top_k=3)
-    rng, logits = np.random.default_rng(26), rows(TARGET, TARGET)
+    logits = rows(TARGET, TARGET)
     want = distribution(TARGET.copy(), [0, 1], settings)
     counts: Counter[int] = Counter()
-    for _ in range(20_000):
-        verdict = verify(Draft([2]), logits, [0, 1], settings, rng)
+    for seed in range(20_000):
+        verdict = verify(Draft([2]), logits, [0, 1], rules(seed, settings))
         counts[2 if verdict.num_accepted else verdict.last_token] += 1
     assert_distributed(counts, dict(zip(want.ids.tolist(), want.probs.tolist(), strict=True)))
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from specui.config import DraftingSettings, SpeculationMode, StepSettings
+from specui.engine.dice import Dice
 from specui.engine.drafting import (
     AdaptiveLength,
     Drafter,
@@ -23,10 +22,12 @@ from specui.engine.drafting import (
     evaluate,
     rewind,
 )
+from specui.engine.sampling import Logits
 from specui.engine.stats import FinishReason, StatsRecorder, StepRecord, TokenOrigin
-from specui.engine.verification import EMPTY_DRAFT, Draft, Verdict, Window, choose, verify
+from specui.engine.verification import EMPTY_DRAFT, Constraint, Draft, Rules, Verdict, choose, verify
 from specui.errors import DecodeError, PromptTooLongError, RollbackError
 
+MIN_LAST_ROWS = 2
 ABORTED = 2
 """llama.cpp's decode code for a pass that was cancelled."""
 
@@ -42,12 +43,17 @@ class DrafterSource(Protocol):
         """Learn that the picked drafter, or drafting at all, cannot go on; it is not picked again in this answer."""
         ...
 
+    def longest(self, drafting: DraftingSettings, limit: int) -> int:
+        """Return the longest draft of at most `limit` tokens whose pass has a size that these settings allow."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """One answer: the prompt's ids, where it ends, and whom to tell.
 
     `settings` is called at each step. `on_token` gets every emitted token in order and returns True to end there.
+    `constraint` says what may be written and is moved on with it.
     """
 
     prompt: Sequence[int]
@@ -56,6 +62,7 @@ class Task:
     seed: int
     settings: Callable[[], StepSettings]
     on_token: Callable[[int, TokenOrigin], bool]
+    constraint: Constraint | None = None
 
 
 class Decoder:
@@ -73,7 +80,7 @@ class Decoder:
         self._target = target
         self._drafters = drafters
         self._task = task
-        self._rng = np.random.default_rng(task.seed)
+        self._dice = Dice(task.seed)
         self._adaptive: dict[SpeculationMode, AdaptiveLength] = {}
         self._emitted = 0
 
@@ -82,23 +89,35 @@ class Decoder:
         settings = self._task.settings()
         yield from self._prefill_target()
         started = time.perf_counter()
-        recent = Window(self.committed, (), settings.sampling).at(0)
-        token = choose(self._target.logits(0), recent, settings.sampling, self._rng)
+        token = choose(self._first_row(), self.committed, self._rules(settings))
         seconds = time.perf_counter() - started
         yield from self._prefill_drafter(settings)
         self.stats.first_token(seconds)
         self._emit_token(token, "target")
 
+    def _rules(self, settings: StepSettings) -> Rules:
+        return Rules(settings.sampling, self._dice, self._task.constraint)
+
     def _prefill_target(self) -> Iterator[int]:
-        prompt = self._task.prompt
+        target, prompt = self._target, self._task.prompt
         started = time.perf_counter()
-        keep = rewind(self._target, prompt[:-1])
+        # A prompt that is all there, with the logits behind it, starts from the same numbers as the first time.
+        keep = rewind(target, prompt)
+        if keep < len(prompt) or target.kept_row() is None:
+            # The last pass has two rows at least: kernels round one row otherwise, and a retry should not differ.
+            keep = rewind(target, prompt[: max(0, len(prompt) - MIN_LAST_ROWS)])
         self.stats.cached_prompt_tokens = keep
         done_before = 0
-        for done in evaluate(self._target, prompt[keep:], rows=1):
+        for done in evaluate(target, prompt[keep:], rows=1):
             self.stats.prefill(done - done_before, time.perf_counter() - started)
             yield keep + done
             done_before, started = done, time.perf_counter()
+        if done_before:
+            target.keep_row()
+
+    def _first_row(self) -> Logits:
+        row = self._target.kept_row()
+        return self._target.logits(0) if row is None else row
 
     def _prefill_drafter(self, settings: StepSettings) -> Iterator[int]:
         drafter = self._pick(settings)
@@ -127,21 +146,42 @@ class Decoder:
         draft = self._propose(drafter, settings)
         t1 = time.perf_counter()
         # 2. One target pass over the last committed token and the draft.
-        self._target.decode([self.committed[-1], *draft.tokens], rows=len(draft) + 1)
+        draft = self._decode(draft)
         t2 = time.perf_counter()
         # 3. Verify; emit until an end.
-        verdict = verify(draft, self._target.logits, self.committed, settings.sampling, self._rng)
+        verdict = verify(draft, self._target.logits, self.committed, self._rules(settings))
         t3 = time.perf_counter()
         emitted = self._emit(draft, verdict)
         # 4. Cut both caches to what was committed, without its last token, which the next step evaluates.
         t4 = time.perf_counter()
         accepted = min(emitted, verdict.num_accepted)
         self._truncate(len(self.committed) - 1)
-        drafter.accept(Outcome(length, draft, accepted, len(draft) + 1, t1 - t0, t2 - t1))
         t5 = time.perf_counter()
+        verify_seconds = t2 - t1 + t5 - t4  # to cut some memories is to evaluate again
+        drafter.accept(Outcome(length, draft, accepted, len(draft) + 1, t1 - t0, verify_seconds))
+        t6 = time.perf_counter()
         rejected = int(verdict.last_origin == "recovered" and emitted > accepted)
-        self._count(StepRecord(len(draft), accepted, rejected, emitted, t1 - t0, t2 - t1, t3 - t2 + t5 - t4, used))
+        self._count(
+            StepRecord(len(draft), accepted, rejected, emitted, t1 - t0, verify_seconds, t3 - t2 + t6 - t5, used)
+        )
         return self.finish_reason is None
+
+    def _decode(self, draft: Draft) -> Draft:
+        """Evaluate the last committed token and the draft; return what was evaluated, no draft where that failed."""
+        try:
+            self._target.decode([self.committed[-1], *draft.tokens], rows=len(draft) + 1)
+        except DecodeError as error:
+            if error.code == ABORTED or not draft:
+                raise
+            self._drafters.fail(str(error), every_mode=True)
+        else:
+            return draft
+        # A long pass found no room or memory; one row may. The memory may have been emptied.
+        cached = self.committed[len(self._target.tokens) : -1]
+        for _ in evaluate(self._target, cached, rows=0):
+            pass
+        self._target.decode(self.committed[-1:], rows=1)
+        return EMPTY_DRAFT
 
     def _pick(self, settings: StepSettings) -> Drafter:
         drafter, used, reason = self._drafters.pick(settings.drafting)
@@ -158,10 +198,11 @@ class Decoder:
         if limit < 1:
             return EMPTY_DRAFT
         try:
-            return drafter.propose(Proposal(self.committed, limit, settings.sampling, self._rng))
+            draft = drafter.propose(Proposal(self.committed, limit, settings.sampling, self._dice))
         except DecodeError as error:
             self._give_up(error)
             return EMPTY_DRAFT
+        return draft.first(self._drafters.longest(settings.drafting, len(draft)))
 
     def _give_up(self, error: DecodeError) -> None:
         """Go on without the drafter whose own decode failed; a cancelled decode ends the answer instead."""
@@ -177,7 +218,8 @@ class Decoder:
             cap = min(cap, self._adaptive.setdefault(mode, AdaptiveLength()).length)
         remaining = self._task.max_tokens - self._emitted
         room = self._target.n_ctx - len(self._target.tokens)
-        return min(cap, remaining - 1, room - 1, self._target.max_rows - 1)
+        limit = min(cap, remaining - 1, room - 1, self._target.max_rows - 1)
+        return self._drafters.longest(drafting, limit)
 
     def _truncate(self, length: int) -> None:
         """Cut the target's cache; where it cannot be cut, rebuild it and draft no more in this answer."""
@@ -202,6 +244,8 @@ class Decoder:
     def _emit_token(self, token: int, origin: TokenOrigin) -> None:
         self.committed.append(token)
         self._emitted += 1
+        if self._task.constraint is not None:
+            self._task.constraint.push(token)
         if self._task.on_token(token, origin) or token in self._task.end_tokens:
             self.finish_reason = "stop"
         elif self._emitted >= self._task.max_tokens:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import numpy as np
-
 from specui.config import SamplingSettings
+from specui.engine.dice import Dice
 from specui.engine.sampling import Distribution, Logits, best_token, distribution, top_probability
 from specui.engine.verification import EMPTY_DRAFT, Draft, Window
 from specui.errors import RollbackError
@@ -30,6 +29,8 @@ class TokenCache(Protocol):
     def logits(self, row: int) -> Logits: ...
     def truncate(self, length: int) -> None: ...
     def clear(self) -> None: ...
+    def keep_row(self) -> None: ...
+    def kept_row(self) -> Logits | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Proposal:
     committed: Sequence[int]
     limit: int
     sampling: SamplingSettings
-    rng: np.random.Generator
+    dice: Dice
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +199,17 @@ class DraftModel:
     Its cache decodes each committed token once: what the target accepted is there already, what it rejected is cut off.
     A draft ends early where the model's best token has less than `p_min` probability. Ids from the target's `n_vocab`
     on (a padded vocabulary) are never proposed.
+
+    `coupled`: sampled drafts are drawn with the numbers that the target's own tokens are drawn with, and handed over
+    without probabilities (Daliri et al. 2024, "Coupling without communication and drafter-invariant speculative
+    decoding", Algorithm 1). Fewer are kept than the rejection rule keeps, but the text no longer depends on the drafts.
     """
 
-    def __init__(self, cache: TokenCache, n_vocab: int, p_min: float = 0.0) -> None:
+    def __init__(self, cache: TokenCache, n_vocab: int, p_min: float = 0.0, coupled: bool = False) -> None:
         self._cache = cache
         self._n_vocab = n_vocab
         self._p_min = p_min
+        self._coupled = coupled
         self.rows_decoded = 0
         """Rows that the last proposal decoded, one after the other."""
         self.rows_caught_up = 0
@@ -222,7 +228,7 @@ class DraftModel:
         return len(committed) - rewind(self._cache, committed[:-1])
 
     def propose(self, proposal: Proposal, judge: Judge | None = None) -> Draft:
-        """Return the draft with the distributions it was drawn from (greedy: without); `judge` may end it early."""
+        """Return a draft with the distributions it was drawn from (greedy, coupled: without); `judge` may end it."""
         committed, cache = proposal.committed, self._cache
         self.rows_decoded = self.rows_caught_up = 0
         limit = min(proposal.limit, cache.n_ctx - len(committed))
@@ -249,16 +255,17 @@ class DraftModel:
             if take == "leave":
                 break
             recent = Window(proposal.committed, tokens, sampling).at(len(tokens))
+            place = len(proposal.committed) + len(tokens)
             if sampling.greedy:
                 tokens.append(best_token(row, recent, sampling))
             else:
                 distributions.append(distribution(row, recent, sampling))
-                tokens.append(distributions[-1].draw(proposal.rng))
+                tokens.append(distributions[-1].draw(proposal.dice, "token" if self._coupled else "draft", place))
             if take == "last" or len(tokens) == limit:
                 break
             self._cache.decode(tokens[-1:], rows=1)
             self.rows_decoded += 1
-        return Draft(tokens, None if sampling.greedy else distributions)
+        return Draft(tokens, None if sampling.greedy or self._coupled else distributions)
 
     def accept(self, outcome: Outcome) -> None:
         """Cut the cache to what was committed; the last token is evaluated by the next proposal."""

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specui.config import SamplingSettings
+from specui.engine.dice import Dice, Use
 
 Logits = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.intp]
@@ -34,10 +35,12 @@ class Distribution:
         (places,) = np.nonzero(self.ids == token_id)
         return float(self.probs[places[0]]) if len(places) else 0.0
 
-    def draw(self, rng: np.random.Generator) -> int:
-        """Draw one token."""
-        place = int(np.searchsorted(np.cumsum(self.probs), rng.random(), side="right"))
-        return int(self.ids[min(place, len(self.ids) - 1)])
+    def draw(self, dice: Dice, use: Use, place: int) -> int:
+        """Draw the token for `place` of the text, with the numbers that `dice` has for this use there."""
+        if len(self.ids) == 1:
+            return int(self.ids[0])
+        with np.errstate(divide="ignore"):  # a token of no probability waits for ever
+            return int(self.ids[np.argmin(dice.waits(use, place, self.ids) / self.probs)])
 
     def without(self, other: Distribution) -> Distribution:
         """Return the residual norm(max(0, self - other)); self where nothing is left of it."""

@@ -3,22 +3,29 @@
 The words, for a draft of k tokens judged on k + 1 rows of the target's logits:
 
 * accepted: drafted tokens the target keeps, from the first on;
-* recovered: the target's own choice where it rejects one, drawn from the residual (everything behind is ignored);
+* recovered: the target's own choice where it rejects one (everything behind is ignored);
 * bonus: the free token of the last row after a fully accepted draft.
 
-Exact for greedy and for sampling: the emitted tokens are distributed as the target alone would write them. The rule is
-Leviathan et al. 2023, Algorithm 1, and Chen et al. 2023, Algorithm 2, which agree: keep token x with probability
-min(1, target_probs[x] / draft_probs[x]), else draw from norm(max(0, target_probs - draft_probs)).
+Exact for greedy and for sampling: the emitted tokens are distributed as the target alone would write them.
+
+A draft with probabilities is judged by the rule of Leviathan et al. 2023, Algorithm 1, and Chen et al. 2023,
+Algorithm 2, which agree: keep token x with probability min(1, target_probs[x] / draft_probs[x]), else draw from
+norm(max(0, target_probs - draft_probs)). It keeps sum(min(target_probs, draft_probs)) of all drafts, the most possible.
+
+A draft without probabilities is one-hot. For it the rule says: keep x with probability target_probs[x], else draw from
+the others. Drawing the target's own token and keeping x where it is that token is the same thing, and the draw is then
+the one that no draft at all would have led to: with one seed the text does not depend on the drafts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Protocol
 
 from specui.config import SamplingSettings
+from specui.engine.dice import Dice
 from specui.engine.sampling import Distribution, Logits, best_token, distribution, one_hot
 from specui.engine.stats import TokenOrigin
 
@@ -32,6 +39,12 @@ class Draft:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def first(self, count: int) -> Draft:
+        """Return the draft's first `count` tokens."""
+        if count >= len(self):
+            return self
+        return Draft(self.tokens[:count], self.distributions[:count] if self.distributions is not None else None)
 
 
 EMPTY_DRAFT = Draft()
@@ -64,57 +77,81 @@ class Window:
         return self._tokens[max(0, end - self._size) : end]
 
 
-def verify(
-    draft: Draft,
-    logits: Callable[[int], Logits],
-    committed: Sequence[int],
-    settings: SamplingSettings,
-    rng: np.random.Generator,
-) -> Verdict:
+class Constraint(Protocol):
+    """What may stand at a place besides what sampling allows, such as a grammar in one of its states."""
+
+    def fork(self) -> Constraint:
+        """Return a copy that can be moved on without this one."""
+        ...
+
+    def push(self, token: int) -> None:
+        """Move on over a token."""
+        ...
+
+    def allows(self, token: int) -> bool:
+        """Return whether `token` may come next."""
+        ...
+
+    def masked(self, row: Logits) -> AbstractContextManager[None]:
+        """Write minus infinity into the tokens of `row` [n_vocab] that may not come next; take it back at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How tokens are chosen in a step: sampling settings, random numbers, and a constraint if there is one."""
+
+    sampling: SamplingSettings
+    dice: Dice
+    constraint: Constraint | None = None
+
+    def target(self, row: Logits, recent: Sequence[int]) -> Distribution:
+        """Return what the target's token is drawn from (greedy: its one token)."""
+        best = best_token(row, recent, self.sampling) if self.sampling.greedy else None
+        if self.constraint is None or (best is not None and self.constraint.allows(best)):
+            return one_hot(best) if best is not None else distribution(row, recent, self.sampling)
+        with self.constraint.masked(row):
+            return distribution(row, recent, self.sampling)
+
+    def ahead(self, draft: Draft) -> Rules:
+        """Return rules whose constraint may be moved on over the draft."""
+        if self.constraint is None or not draft:
+            return self
+        return Rules(self.sampling, self.dice, self.constraint.fork())
+
+    def push(self, token: int) -> None:
+        """Move the constraint on over a token."""
+        if self.constraint is not None:
+            self.constraint.push(token)
+
+
+def verify(draft: Draft, logits: Callable[[int], Logits], committed: Sequence[int], rules: Rules) -> Verdict:
     """Judge `draft` (k tokens) on rows 0..k of the target's `logits`; rows behind a rejection are never read."""
-    window = Window(committed, draft.tokens, settings)
-    judge = _judge_greedy if settings.greedy else _judge_sampled
-    for position in range(len(draft)):
-        replacement = judge(draft, position, logits(position), window.at(position), settings, rng)
+    window, rules = Window(committed, draft.tokens, rules.sampling), rules.ahead(draft)
+    place, k = len(committed), len(draft)
+    for position, token in enumerate(draft.tokens):
+        target_probs = rules.target(logits(position), window.at(position))
+        replacement = _judge(draft, position, target_probs, place + position, rules.dice)
         if replacement is not None:
             return Verdict(position, replacement, "recovered")
-    k = len(draft)
-    token = choose(logits(k), window.at(k), settings, rng)
+        rules.push(token)
+    token = rules.target(logits(k), window.at(k)).draw(rules.dice, "token", place + k)
     return Verdict(k, token, "bonus" if k else "target")
 
 
-def choose(row: Logits, recent: Sequence[int], settings: SamplingSettings, rng: np.random.Generator) -> int:
-    """Return the target's own next token: the best one, or a draw."""
-    if settings.greedy:
-        return best_token(row, recent, settings)
-    return distribution(row, recent, settings).draw(rng)
+def choose(row: Logits, committed: Sequence[int], rules: Rules) -> int:
+    """Return the target's own next token behind `committed`: the best one, or a draw."""
+    recent = Window(committed, (), rules.sampling).at(0)
+    return rules.target(row, recent).draw(rules.dice, "token", len(committed))
 
 
-def _judge_greedy(
-    draft: Draft,
-    position: int,
-    row: Logits,
-    recent: Sequence[int],
-    settings: SamplingSettings,
-    _rng: np.random.Generator,
-) -> int | None:
-    """Return None to accept, or the target's best token."""
-    best = best_token(row, recent, settings)
-    return None if best == draft.tokens[position] else best
-
-
-def _judge_sampled(
-    draft: Draft,
-    position: int,
-    row: Logits,
-    recent: Sequence[int],
-    settings: SamplingSettings,
-    rng: np.random.Generator,
-) -> int | None:
-    """Return None to accept, or a draw from the residual."""
+def _judge(draft: Draft, position: int, target_probs: Distribution, place: int, dice: Dice) -> int | None:
+    """Return None to accept the drafted token at `position`, or the token that takes its place."""
     token = draft.tokens[position]
-    target_probs = distribution(row, recent, settings)
-    draft_probs = draft.distributions[position] if draft.distributions is not None else one_hot(token)
-    if rng.random() * draft_probs.prob(token) < target_probs.prob(token):
+    if draft.distributions is None:
+        drawn = target_probs.draw(dice, "token", place)
+        return None if drawn == token else drawn
+    draft_probs = draft.distributions[position]
+    if dice.uniform("accept", place) * draft_probs.prob(token) < target_probs.prob(token):
         return None
-    return target_probs.without(draft_probs).draw(rng)
+    return target_probs.without(draft_probs).draw(dice, "residual", place)
