@@ -13,7 +13,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: Mapping[int, tuple[str, ...]] = {
     0: ("specui.errors", "specui", "specui.engine"),
-    1: ("specui.config", "specui.catalog", "specui.catalog_yaml", "specui.engine.sampling", "specui.engine.stats"),
+    1: (
+        "specui.config",
+        "specui.catalog",
+        "specui.catalog_yaml",
+        "specui.catalog_add",
+        "specui.pace",
+        "specui.engine.sampling",
+        "specui.engine.stats",
+    ),
     2: (
         "specui.engine.verification",
         "specui.engine.drafting",
@@ -22,11 +30,15 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
         "specui.engine.chat",
         "specui.engine.text",
         "specui.engine.cpu",
+        "specui.engine.cells",
+        "specui.engine.checkpoint",
         "specui.hub",
         "specui.gguf",
+        "specui.gguf_format",
+        "specui.gguf_header",
         "specui.vocab",
     ),
-    3: ("specui.engine.decoder", "specui.engine.controller"),
+    3: ("specui.engine.decoder", "specui.engine.controller", "specui.engine.difference"),
     4: (
         "specui.generation",
         "specui.weights",
@@ -45,13 +57,23 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
 
 NEIGHBOURS = {
     ("specui.catalog", "specui.catalog_yaml"),
+    ("specui.catalog", "specui.config"),
+    ("specui.catalog_add", "specui.catalog"),
+    ("specui.catalog_add", "specui.catalog_yaml"),
     ("specui.engine.sampling", "specui.config"),
     ("specui.engine.stats", "specui.config"),
     ("specui.engine.drafting", "specui.engine.verification"),
     ("specui.engine.costs", "specui.engine.drafting"),
     ("specui.engine.chat", "specui.engine.llama"),
+    ("specui.engine.llama", "specui.engine.cells"),
+    ("specui.engine.llama", "specui.engine.checkpoint"),
+    ("specui.engine.cells", "specui.engine.checkpoint"),
     ("specui.engine.llama", "specui.engine.cpu"),
     ("specui.engine.llama", "specui.gguf"),
+    ("specui.gguf", "specui.gguf_format"),
+    ("specui.gguf", "specui.gguf_header"),
+    ("specui.gguf_header", "specui.gguf_format"),
+    ("specui.gguf_header", "specui.vocab"),
     ("specui.hub", "specui.gguf"),
     ("specui.answer", "specui.generation"),
     ("specui.answer", "specui.lane"),
@@ -61,6 +83,11 @@ NEIGHBOURS = {
     ("specui.runtime", "specui.line"),
     ("specui.runtime", "specui.weights"),
     ("specui.lane", "specui.weights"),
+    ("specui.compare", "specui.answer"),
+    ("specui.compare", "specui.lane"),
+    ("specui.compare", "specui.line"),
+    ("specui.compare", "specui.generation"),
+    ("specui.compare", "specui.runtime"),
     ("specui.pairs", "specui.bundled"),
     ("specui.__main__", "specui.cli"),
     ("specui.cli", "specui.commands"),
@@ -71,8 +98,6 @@ NEIGHBOURS = {
 
 OPTIONAL_NEIGHBOURS = {
     ("app", "specui.api"),
-    ("specui.compare", "specui.generation"),
-    ("specui.compare", "specui.runtime"),
     ("specui.bench", "specui.compare"),
     ("specui.bench", "specui.generation"),
     ("specui.bench", "specui.pairs"),
@@ -81,7 +106,7 @@ OPTIONAL_NEIGHBOURS = {
 """Arrows that a room may have once it is there."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
-    "llama_cpp": ("specui.engine.llama", "specui.engine.chat"),
+    "llama_cpp": ("specui.engine.llama", "specui.engine.cells", "specui.engine.chat"),
     "jinja2": ("specui.engine.chat",),
     "gradio": ("specui.ui", "app"),
     "huggingface_hub": ("specui.hub",),
