@@ -58,11 +58,24 @@ def _check_int(key: str, value: object, low: int, high: int) -> None:
     _check(key, value, lambda v: low <= v <= high, f"a whole number from {low:,} to {high:,}")
 
 
+def _check_bias(pairs: object) -> None:
+    """Raise SettingError unless `pairs` are (token id, bias) with every id once."""
+    if not isinstance(pairs, tuple) or any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
+        raise SettingError("logit_bias", pairs, "pairs of a token id and a bias")
+    for token_id, bias in pairs:
+        _check_int("logit_bias", token_id, 0, 2**31 - 1)
+        _check("logit_bias", bias, lambda v: -100 <= v <= 100, "-100 to 100")
+    ids = [token_id for token_id, _ in pairs]
+    if len(set(ids)) < len(ids):
+        raise SettingError("logit_bias", max(ids, key=ids.count), "every token id once")
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
     """How the next token is chosen. Temperature 0 is greedy; filters apply in llama.cpp's order.
 
-    Penalties look at the last `repeat_last_n` tokens of prompt and answer. `seed` None: fresh each time.
+    Penalties look at the last `repeat_last_n` tokens of prompt and answer. `logit_bias` holds (token id, what is added
+    to its logit) pairs. `seed` None: fresh each time.
     """
 
     temperature: float = 0.0
@@ -73,6 +86,7 @@ class SamplingSettings:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repeat_last_n: int = 64
+    logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -84,6 +98,7 @@ class SamplingSettings:
         _check("presence_penalty", self.presence_penalty, lambda v: -10 <= v <= 10, "-10 to 10")
         _check("frequency_penalty", self.frequency_penalty, lambda v: -10 <= v <= 10, "-10 to 10")
         _check_int("repeat_last_n", self.repeat_last_n, 0, 2**31 - 1)
+        _check_bias(self.logit_bias)
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**63 - 1)
 
@@ -101,13 +116,17 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class DraftingSettings:
-    """Which drafter proposes, and how much. `max_draft_tokens` None: the mode's own default."""
+    """Which drafter proposes, and how much. `max_draft_tokens` None: the mode's own default.
+
+    `exact`: only passes whose logits equal one row's bit for bit, so that greedy ids are those of mode none.
+    """
 
     speculation: SpeculationMode = "none"
     max_draft_tokens: int | None = None
     max_ngram_size: int = 4
     draft_p_min: float = 0.2
     adaptive_length: bool = False
+    exact: bool = False
 
     def __post_init__(self) -> None:
         parse_mode(self.speculation)

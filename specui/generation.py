@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from specui.config import Limits, StepSettings
+from specui.engine.gbnf import check_gbnf
 from specui.engine.stats import FinishReason, RatePoint, Stats, TokenOrigin
 from specui.errors import SpecUIError
 
@@ -29,12 +30,20 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What to answer: `messages` through the chat template, or `prompt` sent as it is (exactly one of the two)."""
+    """What to answer: `messages` through the chat template, or `prompt` sent as it is (exactly one of the two).
+
+    `grammar` (GBNF) holds for the whole answer; one that cannot work raises SettingError here.
+    """
 
     messages: tuple[Message, ...] = ()
     prompt: str | None = None
     settings: StepSettings = field(default_factory=StepSettings)
     limits: Limits = field(default_factory=Limits)
+    grammar: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.grammar is not None:
+            check_gbnf(self.grammar)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ from specui.config import (
     SamplingSettings,
     StepSettings,
 )
+from specui.engine.gbnf import check_gbnf
+from specui.engine.json_schema import parse_schema, schema_to_gbnf
 from specui.errors import SettingError
 from specui.generation import GenerationRequest, Message
 
@@ -73,6 +75,8 @@ def add_step_options(parser: argparse.ArgumentParser) -> None:
     _number(group, "--max-ngram-size", int, drafting.max_ngram_size, "longest match of prompt lookup")
     _number(group, "--draft-p-min", float, drafting.draft_p_min, "draft-model: end a draft below this probability")
     group.add_argument("--adaptive-length", action="store_true", default=None, help="+2 when all accepted, else -1")
+    exact = "keep every pass to sizes whose results equal one row's, bit for bit"
+    group.add_argument("--exact", action="store_true", default=None, help=exact)
     group = parser.add_argument_group("sampling")
     _number(group, "--temperature", float, sampling.temperature, "0 is greedy")
     _number(group, "--top-k", int, sampling.top_k, "0 is off")
@@ -81,10 +85,34 @@ def add_step_options(parser: argparse.ArgumentParser) -> None:
     _number(group, "--repeat-penalty", float, sampling.repeat_penalty, "1 is off")
     _number(group, "--presence-penalty", float, sampling.presence_penalty, "0 is off")
     _number(group, "--frequency-penalty", float, sampling.frequency_penalty, "0 is off")
+    bias = "add BIAS (-100 to 100) to the logit of token ID; may be repeated"
+    group.add_argument("--logit-bias", type=_bias, action="append", metavar="ID=BIAS", help=bias)
     group.add_argument("--seed", type=int, metavar="S", help="(default: fresh each time)")
     group = parser.add_argument_group("ends")
     _number(group, "--max-tokens", int, limits.max_tokens, "most tokens of the answer")
     group.add_argument("--stop", action="append", metavar="STR", help="end before this text; may be repeated")
+    _add_grammar_options(parser)
+
+
+def _add_grammar_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("form of the answer (one of these)").add_mutually_exclusive_group()
+    group.add_argument(
+        "--grammar", metavar="TEXT", help="a grammar in llama.cpp's notation (GBNF) with a rule named root"
+    )
+    group.add_argument("--grammar-file", type=Path, metavar="F", help="the same from a file, - for stdin")
+    schema = "JSON that fits this JSON Schema; @F reads it from a file"
+    group.add_argument("--json-schema", metavar="TEXT_OR_@F", help=schema)
+
+
+def _bias(text: str) -> tuple[int, float]:
+    """Return the pair that --logit-bias ID=BIAS names."""
+    token_id, mark, bias = text.partition("=")
+    if not mark:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ID=BIAS, such as 42=-100")
+    try:
+        return int(token_id), float(bias)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ID=BIAS with two numbers, such as 42=-100") from None
 
 
 def _number(group: Any, name: str, kind: type, default: float, text: str) -> None:
@@ -104,9 +132,27 @@ def load_settings(arguments: argparse.Namespace) -> LoadSettings:
 
 def step_settings(arguments: argparse.Namespace) -> StepSettings:
     """Return the sampling and drafting settings of parsed arguments. Raises SettingError."""
-    return StepSettings(
-        SamplingSettings(**_given(arguments, SamplingSettings)), DraftingSettings(**_given(arguments, DraftingSettings))
-    )
+    sampling = _given(arguments, SamplingSettings)
+    if "logit_bias" in sampling:
+        sampling["logit_bias"] = tuple(sampling["logit_bias"])
+    return StepSettings(SamplingSettings(**sampling), DraftingSettings(**_given(arguments, DraftingSettings)))
+
+
+def read_grammar(arguments: argparse.Namespace) -> str | None:
+    """Return the grammar (GBNF) of parsed arguments, or None. Raises SettingError where it cannot work."""
+    if arguments.json_schema is not None:
+        text = arguments.json_schema
+        if text.startswith("@"):
+            text = _read(Path(text[1:]), "--json-schema")
+        return schema_to_gbnf(parse_schema(text, "--json-schema"), "--json-schema")
+    if arguments.grammar_file is not None:
+        grammar, option = _read(arguments.grammar_file, "--grammar-file"), "--grammar-file"
+    elif arguments.grammar is not None:
+        grammar, option = arguments.grammar, "--grammar"
+    else:
+        return None
+    check_gbnf(grammar, option)
+    return grammar
 
 
 def given_files(arguments: argparse.Namespace) -> PairFiles | None:
@@ -136,19 +182,21 @@ def _tell_progress(stage: str, done: int, total: int) -> None:
 
 
 def read_request(arguments: argparse.Namespace) -> GenerationRequest:
-    """Return the request of parsed arguments. Raises SettingError where a prompt cannot be read."""
+    """Return the request of parsed arguments. Raises SettingError where a prompt or a grammar cannot be read."""
     limits = Limits(**{**_given(arguments, Limits), "stop": tuple(arguments.stop or ())})
-    settings = step_settings(arguments)
-    if arguments.messages is not None:
-        messages = parse_messages(_read(arguments.messages, "--messages"))
-        if not arguments.raw:
-            return GenerationRequest(messages=messages, settings=settings, limits=limits)
-        text = "".join(message.content for message in messages)
-        return GenerationRequest(prompt=text, settings=settings, limits=limits)
-    text = arguments.prompt if arguments.prompt is not None else _read(arguments.prompt_file, "--prompt-file")
+    settings, grammar = step_settings(arguments), read_grammar(arguments)
+    messages = _read_messages(arguments)
     if arguments.raw:
-        return GenerationRequest(prompt=text, settings=settings, limits=limits)
-    return GenerationRequest(messages=(Message("user", text),), settings=settings, limits=limits)
+        text = "".join(message.content for message in messages)
+        return GenerationRequest(prompt=text, settings=settings, limits=limits, grammar=grammar)
+    return GenerationRequest(messages=messages, settings=settings, limits=limits, grammar=grammar)
+
+
+def _read_messages(arguments: argparse.Namespace) -> tuple[Message, ...]:
+    if arguments.messages is not None:
+        return parse_messages(_read(arguments.messages, "--messages"))
+    text = arguments.prompt if arguments.prompt is not None else _read(arguments.prompt_file, "--prompt-file")
+    return (Message("user", text),)
 
 
 def _read(path: Path, option: str) -> str:

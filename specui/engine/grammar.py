@@ -1,0 +1,96 @@
+"""The state of a grammar while one answer is written: which tokens may come next.
+
+Works on any `GrammarState`; llama.cpp's is `NativeGrammar` in `llama.py`. Knows token ids and rows of logits, nothing
+about text or drafts. To ask about one token costs microseconds, about a whole vocabulary milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from specui.errors import SpecUIError
+
+Logits = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+_DISTANCES = (4.0, 8.0, 16.0)
+"""How far below the best logit the likely candidates reach, tried in turn."""
+
+_MANY = 8
+"""Candidates that are more than one in so many of the vocabulary are not worth a try of their own."""
+
+
+class GrammarState(Protocol):
+    """A grammar at one place of a text."""
+
+    def clone(self) -> Self:
+        """Return a copy that can be moved on without this one."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """Move on over a token that is allowed; for any other the outcome is undefined."""
+        ...
+
+    def allowed(self, ids: Ids) -> Flags:
+        """Return which of the tokens `ids` [n] may come next [n]."""
+        ...
+
+
+class Grammar:
+    """What may be written next, moved on token by token. End tokens are allowed where the grammar can end."""
+
+    def __init__(self, state: GrammarState, n_vocab: int) -> None:
+        self._state = state
+        self._ids: Ids = np.arange(n_vocab)
+
+    def fork(self) -> Grammar:
+        """Return a copy that can be moved on without this one."""
+        return Grammar(self._state.clone(), len(self._ids))
+
+    def push(self, token: int) -> None:
+        """Move on over `token`. Raises ValueError, with nothing changed, where the grammar forbids it."""
+        if not self.allows(token):
+            raise ValueError(f"token {token} may not come next")
+        self._state.accept(token)
+
+    def allows(self, token: int) -> bool:
+        """Return whether `token` may come next."""
+        return 0 <= token < len(self._ids) and bool(self._state.allowed(np.array([token]))[0])
+
+    @contextmanager
+    def masked(self, row: Logits, best: int = 0) -> Iterator[None]:
+        """Write minus infinity into the tokens of `row` [n_vocab] that may not come next; take it back at the end.
+
+        With `best` only so many of the best allowed tokens are sure to keep their logits, which is what a filter of
+        that top-k looks at and often costs a hundredth; the row must then hold penalties and biases already.
+        Raises SpecUIError where no token may come next.
+        """
+        keep = self._best_allowed(row, best)
+        kept = row.copy()
+        row.fill(-np.inf)
+        row[keep] = kept[keep]
+        try:
+            yield
+        finally:
+            row[:] = kept
+
+    def _best_allowed(self, row: Logits, best: int) -> Ids:
+        """Return, ascending, allowed ids: the `best` of them and those that equal the last, or all."""
+        top = row.max() if best else 0.0
+        for distance in _DISTANCES if best else ():
+            (ids,) = np.nonzero(row >= top - distance)
+            if len(ids) * _MANY > len(row):
+                break
+            found = ids[self._state.allowed(ids)]
+            if len(found) >= best:
+                return found
+        found = self._ids[self._state.allowed(self._ids)]
+        if len(found) == 0:
+            raise SpecUIError("No token of this model fits what the grammar wants next; change the grammar")
+        return found
