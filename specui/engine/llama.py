@@ -1,13 +1,14 @@
 """Weights and KV caches of llama.cpp, through llama-cpp-python's public C bindings.
 
-The only importer of llama_cpp besides `chat.py`. Knows tokens, logits and memory; nothing about drafts, sampling or
-text streams. One `Model` is the weights of one file; one `Context` is a KV cache together with the ids in it.
+With `cells.py` and `chat.py` the only importer of llama_cpp. Knows tokens, logits and memory; nothing about drafts,
+sampling or text streams. One `Model` is the weights of one file; one `Context` is a KV cache with the ids in it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
+from specui.engine.cells import Cells, count_snapshots, is_recurrent, state_bytes
+from specui.engine.checkpoint import Memory, Plan, Rollback
 from specui.engine.cpu import usable_threads
 from specui.errors import DecodeError, ModelError, ModelFileError, RollbackError
 from specui.gguf import check_gguf
@@ -94,15 +97,6 @@ class Model:
         if self.handle:
             llama_cpp.llama_model_free(self.handle)
             self.handle = None
-
-    @property
-    def rollback_off_reason(self) -> str | None:
-        """Why this model's memory cannot drop its last tokens, or None where it can."""
-        if llama_cpp.llama_model_is_recurrent(self.handle):
-            return "a recurrent model cannot drop rejected tokens"
-        if llama_cpp.llama_model_is_hybrid(self.handle):
-            return "a hybrid recurrent model cannot drop rejected tokens"
-        return None
 
     @property
     def vocab_type(self) -> int:
@@ -190,8 +184,12 @@ class ContextSize:
     max_rows: int
 
 
+UNTOUCHED = (1, -1)
+"""llama.cpp's decode codes for a batch that it refused before it began."""
+
+
 class Context:
-    """A KV cache and the token ids in it.
+    """A memory (KV cache, recurrent state or both) and the token ids in it.
 
     Invariant: `tokens` is exactly what the memory holds, also after a decode that failed or was aborted.
     """
@@ -212,10 +210,14 @@ class Context:
                 log.reason("no memory for the context") + f"; start with a --ctx-size below {size.n_ctx:,}",
             )
         self._handle: Any = handle
-        self._memory: Any = llama_cpp.llama_get_memory(handle)
+        self._snapshots = int(llama_cpp.llama_n_rs_seq(handle))
+        self._memory = Memory(Cells(handle), self._plan())
+        self._replay_seconds = 0.0
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
         self._map_batch()
         self._rows: Logits = np.empty((0, model.n_vocab), np.float32)
+        self._kept: tuple[int, Logits] | None = None
+        self._probe()
 
     def _params(self) -> llama_cpp.llama_context_params:
         params: llama_cpp.llama_context_params = llama_cpp.llama_context_default_params()
@@ -223,6 +225,11 @@ class Context:
         params.n_batch = self.n_batch
         params.n_ubatch = self.n_batch
         params.n_outputs_max = self.max_rows
+        params.n_rs_seq = count_snapshots(self.model.handle, self.max_rows, self.n_batch)
+        # Sliding layers keep every token, not their window alone: what a cut far back needs is then always there. With
+        # a window only, llama.cpp drops the tail all the same, and the text behind it goes wrong without a word. It
+        # costs the memory of plain attention.
+        params.swa_full = True
         params.n_threads = params.n_threads_batch = self.threads
         params.abort_callback = self._abort.callback
         params.abort_callback_data = self._abort.address
@@ -239,6 +246,23 @@ class Context:
         for i in range(n):
             batch.seq_id[i][0] = 0
 
+    def _plan(self) -> Plan:
+        model = self.model.handle
+        window = int(llama_cpp.llama_model_n_swa(model))
+        return Plan(is_recurrent(model), self._snapshots, window, drafting=self.max_rows == 1)
+
+    def _probe(self) -> None:
+        """Learn at once, from a pass over one token, whether a recurrent state can be copied."""
+        if self.rollback.kind == "cut":
+            return
+        try:
+            self.decode([0], rows=0)
+        except DecodeError as error:
+            self._memory.give_up(str(error))
+        else:
+            self._memory.probe()
+        self.clear()
+
     def close(self) -> None:
         """Free the cache."""
         if self._handle:
@@ -252,11 +276,26 @@ class Context:
         """How many more tokens fit."""
         return self.n_ctx - len(self.tokens)
 
+    @property
+    def rollback(self) -> Rollback:
+        """How the last tokens are dropped, or why they cannot be."""
+        return self._memory.rollback
+
+    @property
+    def rollback_seconds(self) -> float:
+        """Seconds spent so far on copies of the state, made and put back, and on evaluating kept tokens again."""
+        return self._memory.seconds + self._replay_seconds
+
+    @property
+    def rollback_bytes(self) -> int:
+        """Bytes that copies and snapshots of the state take."""
+        return self._memory.copied_bytes + self._snapshots * state_bytes(self.model.handle)
+
     def decode(self, tokens: Sequence[int], rows: int) -> None:
         """Evaluate `tokens` behind the cached ones and keep the logits of the last `rows` of them.
 
         At most `n_batch` tokens and `max_rows` rows. Raises DecodeError (code 2 when aborted); the cache then holds
-        what it held before, or nothing where the memory cannot be cut.
+        what it held before, or where a recurrent state was half advanced, the part of that which was copied.
         """
         count, length = len(tokens), len(self.tokens)
         self._batch.n_tokens = count
@@ -264,16 +303,19 @@ class Context:
         self._batch_positions[:count] = np.arange(length, length + count)
         self._batch_logits[: count - rows] = 0
         self._batch_logits[count - rows : count] = 1
+        self._memory.before_pass(length, count)
         code = llama_cpp.llama_decode(self._handle, self._batch)
         if code != 0:
-            self._drop_partial(length)
+            self._drop_tail(self._memory.undo(length, touched=code not in UNTOUCHED))
             raise DecodeError(self.model.path, code)
         self.tokens.extend(tokens)
+        self._memory.after_pass(length, count)
         self._map_rows(rows)
 
-    def _drop_partial(self, length: int) -> None:
-        if not llama_cpp.llama_memory_seq_rm(self._memory, 0, length, -1):
-            self.clear()
+    def _drop_tail(self, length: int) -> None:
+        del self.tokens[length:]
+        if self._kept is not None and self._kept[0] > length:
+            self._kept = None
 
     def _map_rows(self, rows: int) -> None:
         if rows:
@@ -290,17 +332,41 @@ class Context:
         return view
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens. Raises RollbackError, with nothing changed, where the memory cannot."""
-        if length >= len(self.tokens):
-            return
-        if not llama_cpp.llama_memory_seq_rm(self._memory, 0, length, -1):
-            raise RollbackError(self.model.path, len(self.tokens), length)
-        del self.tokens[length:]
+        """Keep the first `length` tokens; some memories evaluate a part of them again.
+
+        Raises RollbackError, with nothing changed, where the memory cannot; DecodeError as `decode` does.
+        """
+        held = len(self.tokens)
+        left = self._memory.cut(held, length)
+        if left is None:
+            raise RollbackError(self.model.path, held, length)
+        again = self.tokens[left:length]
+        self._drop_tail(left if not again else length)
+        if again:
+            self._evaluate_again(left, again)
+
+    def _evaluate_again(self, left: int, tokens: Sequence[int]) -> None:
+        """Bring the memory, which holds `left` tokens, back to what the kept row still belongs to."""
+        kept, started = self._kept, time.perf_counter()
+        self._drop_tail(left)
+        for start in range(0, len(tokens), self.n_batch):
+            self.decode(tokens[start : start + self.n_batch], 0)
+        self._kept = kept
+        self._replay_seconds += time.perf_counter() - started
+
+    def keep_row(self) -> None:
+        """Copy row 0 of the last decode, for `kept_row`, and make this length one the memory can be cut to."""
+        self._kept = (len(self.tokens), self._rows[0].copy())
+        self._memory.anchor(len(self.tokens))
+
+    def kept_row(self) -> Logits | None:
+        """Return the copied row [n_vocab] if the cache ends where it was made, else None."""
+        return self._kept[1] if self._kept is not None and self._kept[0] == len(self.tokens) else None
 
     def clear(self) -> None:
         """Forget every token."""
-        llama_cpp.llama_memory_clear(self._memory, False)
-        self.tokens.clear()
+        self._memory.clear()
+        self._drop_tail(0)
 
 
 def quantize_f32(source: Path, destination: Path) -> None:
