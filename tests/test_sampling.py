@@ -10,7 +10,7 @@ import pytest
 
 from specui.config import SamplingSettings
 from specui.engine.dice import Dice
-from specui.engine.sampling import Distribution, Logits, best_token, distribution, one_hot, penalties, top_probability
+from specui.engine.sampling import Distribution, Logits, adjusted, best_token, distribution, one_hot, top_probability
 
 OPEN = SamplingSettings(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
@@ -129,14 +129,14 @@ def test_greedy_takes_the_lowest_id_among_equals_and_heeds_penalties() -> None:
 
 def test_a_repeat_penalty_pushes_negative_logits_down_too() -> None:
     row = np.array([-1.0, -1.5], np.float32)
-    with penalties(row, [0], SamplingSettings(repeat_penalty=2.0)):
+    with adjusted(row, [0], SamplingSettings(repeat_penalty=2.0)):
         assert row.tolist() == [-2.0, -1.5]
     assert row.tolist() == [-1.0, -1.5]
 
 
 def test_penalties_are_taken_back_after_an_error() -> None:
     row = np.array([1.0, 2.0], np.float32)
-    with pytest.raises(ZeroDivisionError), penalties(row, [1], SamplingSettings(presence_penalty=1.0)):
+    with pytest.raises(ZeroDivisionError), adjusted(row, [1], SamplingSettings(presence_penalty=1.0)):
         raise ZeroDivisionError
     assert row.tolist() == [1.0, 2.0]
 
@@ -175,3 +175,14 @@ def test_top_probability_is_the_softmax_of_the_best() -> None:
 def test_a_missing_token_has_probability_zero() -> None:
     assert one_hot(3).prob(3) == 1
     assert one_hot(3).prob(4) == 0
+
+
+def test_a_bias_moves_a_token_before_penalties_and_filters() -> None:
+    row = np.array([1.0, 2.0, 3.0, -1.0], np.float32)
+    settings = SamplingSettings(logit_bias=((0, 4.0), (2, -100.0), (9, 5.0)), repeat_penalty=2.0)
+    with adjusted(row, [0, 1], settings):
+        assert row.tolist() == [2.5, 1.0, -97.0, -1.0], "(1 + 4) / 2, 2 / 2, 3 - 100; token 9 does not exist"
+    assert row.tolist() == [1.0, 2.0, 3.0, -1.0]
+    assert best_token(row, [], SamplingSettings(logit_bias=((3, 10.0),))) == 3
+    banned = SamplingSettings(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, logit_bias=((2, -100.0),))
+    assert distribution(row, [], banned).prob(2) < 1e-30

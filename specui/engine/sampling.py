@@ -1,7 +1,7 @@
 """From a row of logits to a token: penalties, filters, temperature, and the distribution that results.
 
-Filters apply in llama.cpp's order: penalties, top-k, top-p, min-p, temperature. Ties go to the lower token id.
-Knows numpy only. Rows are views on llama.cpp's buffer; penalties are written into them and taken back.
+The order is llama.cpp's: logit bias, penalties, top-k, top-p, min-p, temperature. Ties go to the lower token id. Knows
+numpy only. Rows are views on llama.cpp's buffer; adjustments are written into them and taken back.
 """
 
 from __future__ import annotations
@@ -57,21 +57,26 @@ def one_hot(token_id: int) -> Distribution:
 
 
 @contextmanager
-def penalties(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> Iterator[None]:
-    """Write the penalties of the `recent` tokens into `row` [n_vocab], and take them back at the end.
+def adjusted(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> Iterator[None]:
+    """Write logit bias and the penalties of the `recent` tokens into `row` [n_vocab]; take them back at the end.
 
-    As llama.cpp: a seen token's logit is divided (if positive) or multiplied by `repeat_penalty`, then lowered by
-    count * frequency_penalty + presence_penalty.
+    As llama.cpp, bias first: a seen token's logit is then divided (if positive) or multiplied by `repeat_penalty`, and
+    lowered by count * frequency_penalty + presence_penalty.
     """
-    if not settings.penalised or not recent:
+    penalised = recent if settings.penalised else ()
+    # A draft's vocabulary may be the shorter one.
+    bias = {token: value for token, value in settings.logit_bias if token < len(row)}
+    seen = Counter(token for token in penalised if token < len(row))
+    if not bias and not seen:
         yield
         return
-    seen = Counter(token for token in recent if token < len(row))  # a draft's vocabulary may be the shorter one
-    ids = np.fromiter(seen.keys(), np.intp, len(seen))
-    counts = np.fromiter(seen.values(), np.float64, len(seen))
+    ids = np.fromiter({**bias, **seen}, np.intp)
     kept = row[ids]
-    scaled = np.where(kept > 0, kept / settings.repeat_penalty, kept * settings.repeat_penalty)
-    row[ids] = scaled - counts * settings.frequency_penalty - settings.presence_penalty
+    values = kept + np.fromiter((bias.get(token, 0.0) for token in ids.tolist()), np.float64)
+    counts = np.fromiter((seen[token] for token in ids.tolist()), np.float64)
+    scaled = np.where(values > 0, values / settings.repeat_penalty, values * settings.repeat_penalty)
+    lowered = scaled - counts * settings.frequency_penalty - settings.presence_penalty
+    row[ids] = np.where(counts > 0, lowered, values)
     try:
         yield
     finally:
@@ -79,10 +84,10 @@ def penalties(row: Logits, recent: Sequence[int], settings: SamplingSettings) ->
 
 
 def best_token(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> int:
-    """Return the id with the largest penalised logit (the lowest id among equals)."""
-    if not settings.penalised:
+    """Return the id with the largest adjusted logit (the lowest id among equals)."""
+    if not settings.penalised and not settings.logit_bias:
         return int(row.argmax())
-    with penalties(row, recent, settings):
+    with adjusted(row, recent, settings):
         return int(row.argmax())
 
 
@@ -90,7 +95,7 @@ def distribution(row: Logits, recent: Sequence[int], settings: SamplingSettings)
     """Return what a token is drawn from, after penalties, filters and temperature (greedy: one token)."""
     if settings.greedy:
         return one_hot(best_token(row, recent, settings))
-    with penalties(row, recent, settings):
+    with adjusted(row, recent, settings):
         ids, logits = _candidates(row, settings)
     with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to minus infinity, as it should
         weights = np.exp((logits - logits[0]) / settings.temperature)
