@@ -1,7 +1,7 @@
 """Target/draft pairs as values, and the catalogue (models.yaml) they are read from.
 
-Knows YAML and nothing else: no network, no model file is opened here. What is wrong in a catalogue is said with its
-line, its key and the way to write it (`CatalogError`).
+Knows YAML and the settings' names: no network, no model file is opened here. What is wrong in a catalogue is said with
+its line, its key and the way to write it (`CatalogError`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from specui import catalog_yaml
 from specui.catalog_yaml import Entry
-from specui.errors import CatalogError, UnknownPairError
+from specui.config import DraftingSettings, SamplingSettings, home
+from specui.errors import CatalogError, SettingError, UnknownPairError
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models.yaml"
 
@@ -27,7 +29,11 @@ Cancelled = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file of a Hub repository. `revision` None: its default branch."""
+    """A file of a Hub repository. `revision` None: its default branch.
+
+    `file` may be a pattern that fits one model (`*Q4_K_M.gguf`). Any part of a model in several files (shards) means
+    all of them.
+    """
 
     repo: str
     file: str
@@ -51,7 +57,11 @@ Source = HubFile | LocalFile | BundledFile
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target, perhaps with a draft, as the catalogue describes it; nothing says yet whether the files are here."""
+    """A target, perhaps with a draft, as the catalogue describes it; nothing says yet whether the files are here.
+
+    `sampling` and `drafting` hold the pair's own defaults, by the names of the fields of SamplingSettings and
+    DraftingSettings: only those that the catalogue sets. What a person sets goes before them.
+    """
 
     name: str
     title: str
@@ -62,11 +72,16 @@ class Pair:
     licence: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    drafting: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """A pair whose files are on disk, ready to load. `chat_template` overrides the one in the target's file."""
+    """A pair whose files are on disk, ready to load. `chat_template` overrides the one in the target's file.
+
+    A model in several files is named by its first; llama.cpp finds the others beside it.
+    """
 
     name: str
     title: str
@@ -74,6 +89,14 @@ class PairFiles:
     draft: Path | None = None
     chat_template: str | None = None
     ctx_size: int | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    drafting: Mapping[str, Any] = field(default_factory=dict)
+
+
+def user_file() -> Path:
+    """The user's own catalogue: the file that SPECUI_MODELS names, else models.yaml in SpecUI's own folder."""
+    chosen = os.environ.get("SPECUI_MODELS")
+    return Path(chosen).expanduser() if chosen else home() / "models.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +117,9 @@ class Catalog:
 
     @classmethod
     def default(cls) -> Catalog:
-        """The shipped catalogue, and over it the user's own file where SPECUI_MODELS names one."""
-        chosen = os.environ.get("SPECUI_MODELS")
-        return cls.load(SHIPPED, *([Path(chosen).expanduser()] if chosen else []))
+        """The shipped catalogue, and over it the user's own file where there is one."""
+        own = user_file()
+        return cls.load(SHIPPED, *([own] if own.exists() or os.environ.get("SPECUI_MODELS") else []))
 
     def pair(self, name: str) -> Pair:
         """Return the pair called `name`. Raises UnknownPairError, which lists near names first."""
@@ -117,7 +140,19 @@ def _read(path: Path) -> Iterator[Pair]:
         yield pair
 
 
-PAIR_KEYS = ("name", "title", "target", "draft", "ctx_size", "chat_template", "licence", "notes", "tags")
+PAIR_KEYS = (
+    "name",
+    "title",
+    "target",
+    "draft",
+    "ctx_size",
+    "chat_template",
+    "sampling",
+    "drafting",
+    "licence",
+    "notes",
+    "tags",
+)
 
 
 def _pair(entry: Entry) -> Pair:
@@ -136,7 +171,28 @@ def _pair(entry: Entry) -> Pair:
         licence=entry.text("licence"),
         notes=entry.text("notes"),
         tags=entry.texts("tags"),
+        sampling=_settings(entry, "sampling", SamplingSettings, ()),
+        drafting=_settings(entry, "drafting", DraftingSettings, ("speculation",)),
     )
+
+
+def _settings(entry: Entry, key: str, kind: type[Any], barred: tuple[str, ...]) -> Mapping[str, Any]:
+    """Read defaults for the settings of `kind`; the mode is the user's to choose, not the pair's."""
+    if not entry.has(key):
+        return {}
+    known = tuple(each.name for each in fields(kind) if each.name not in barred)
+    inner = entry.mapping(key, f"a mapping with any of {', '.join(known)}")
+    inner.only(known)
+    values = {name: inner.scalar(name) for name in known if inner.has(name)}
+    for name, value in values.items():
+        if isinstance(value, bool) != isinstance(getattr(kind(), name), bool):
+            expected = "a number" if isinstance(value, bool) else "true or false"
+            raise inner.wrong(name, f"{inner.plain(name)!r} cannot stand here; write {expected}")
+    try:
+        kind(**values)
+    except SettingError as error:
+        raise inner.wrong(error.key, str(error).removeprefix(f"{error.key}: ")) from None
+    return values
 
 
 def _source(entry: Entry, key: str) -> Source | None:
@@ -164,8 +220,6 @@ def _repo(entry: Entry) -> str:
 
 def _file(entry: Entry) -> str:
     file = entry.name("file")
-    if any(c in file for c in "*?["):
-        raise entry.wrong("file", f"{file!r} is a pattern; write the one file's exact name")
     if not file.endswith(".gguf"):
         raise entry.wrong("file", f"{file!r} is no GGUF file; write a name that ends in .gguf")
     return file

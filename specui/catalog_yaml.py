@@ -22,6 +22,23 @@ _OFF_WORDS = {"off", "no", "false", "none", "null", "~", ""}
 _KEY_OF_LINE = re.compile(r"^[\s-]*([A-Za-z_][\w-]*)\s*:")
 
 
+def list_column(path: Path, key: str) -> int | None:
+    """Return the column at which the items of the list under `key` begin, or None where there is no item yet.
+
+    Raises CatalogError, also for a list in brackets, which nothing can be appended to.
+    """
+    root = _compose(path, _read_text(path))
+    if not isinstance(root, MappingNode):
+        return None
+    top = Entry(path, root)
+    node = top.node(key)
+    if not isinstance(node, SequenceNode):
+        return None
+    if node.flow_style:
+        raise top.wrong(key, "the list is in brackets and cannot be added to; write each pair below, from '- name:' on")
+    return int(node.start_mark.column)
+
+
 def read_list(path: Path, key: str) -> list[Entry]:
     """Return the mappings in the list under the top-level `key`. Raises CatalogError, also for an empty file."""
     text = _read_text(path)
@@ -33,6 +50,8 @@ def read_list(path: Path, key: str) -> list[Entry]:
     top = Entry(path, root)
     top.only((key,))
     items = top.node(key)
+    if top.has(key) and top.plain(key) == "":
+        return []
     if not isinstance(items, SequenceNode):
         raise top.wrong(key, "must be a list; begin each pair with '- name:'")
     return [_entry(path, item, key) for item in items.value]
@@ -127,6 +146,18 @@ class Entry:
         if not digits.isdecimal() or int(digits) == 0:
             raise self.wrong(key, f"must be a whole number above 0; write {key}: 4096")
         return int(digits)
+
+    def scalar(self, key: str) -> int | float | bool:
+        """A number, true or false. A text is refused."""
+        written = (self.plain(key) or "").strip()
+        if written.lower() in ("true", "false"):
+            return written.lower() == "true"
+        for kind in (int, float):
+            try:
+                return kind(written)
+            except ValueError:
+                continue
+        raise self.wrong(key, f"{written!r} cannot stand here; write {key}: and a number, true or false")
 
     def mapping(self, key: str, expected: str) -> Entry:
         """A mapping; `expected` says in words what belongs here."""

@@ -1,7 +1,8 @@
 """A small Hub on 127.0.0.1 that speaks what huggingface_hub asks for, and misbehaves on request.
 
-It serves repositories held in memory: resolve (HEAD, GET, ranges), the file tree and the model's info; it can ask for
-a token, be gated, break off in the middle, stall, lie about a size. Every request is kept in `requests`.
+It serves repositories held in memory: resolve (HEAD, GET, ranges), the file tree, the model's info and the search; it
+can ask for a token, be gated, redirect to another host, break off in the middle, stall, lie about a size or a
+checksum. Every request is kept in `requests`, and the bytes of all answers are counted.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_test_token_that_must_never_be_shown"
@@ -28,6 +30,8 @@ class HubRepo:
     gated: bool = False
     forbidden: bool = False
     status: int = 200
+    downloads: int = 1
+    gguf: dict[str, object] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,27 @@ class HubState:
     break_offs: list[int] = field(default_factory=list)
     stall_after: int | None = None
     claimed_sizes: list[int] = field(default_factory=list)
+    claimed_sha256: str | None = None
+    storage: str | None = None
+    no_ranges: bool = False
+    seconds_per_megabyte: float = 0.0
     forbid_after: int | None = None
     bare: bool = False
     requests: list[SeenRequest] = field(default_factory=list)
     sent_bytes: int = 0
+    answered_bytes: int = 0
     stalled: threading.Event = field(default_factory=threading.Event)
     resume: threading.Event = field(default_factory=threading.Event)
     endpoint: str = ""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def count(self, count: int, of_file: bool) -> None:
+        """Add bytes that were sent; from several threads."""
+        with self._lock:
+            self.answered_bytes += count
+            self.sent_bytes += count if of_file else 0
 
     def seen(self, method: str) -> list[SeenRequest]:
         """The requests of one method."""
@@ -82,6 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path).strip("/")
         token = self.headers.get("Authorization")
         self.state.requests.append(SeenRequest(self.command, path, self.headers.get("Range"), token))
+        if path == "api/models":
+            self._send_json(self._search())
+            return
         is_api = path.startswith("api/models/")
         parts = path.removeprefix("api/models/").split("/", 4 if not is_api else 3)
         repo = self.state.repos.get("/".join(parts[:2]))
@@ -107,11 +128,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _api(self, repo: HubRepo, parts: list[str]) -> object:
         if len(parts) > 2 and parts[2] == "tree":
-            return [
-                {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}  # noqa: S324
-                for name, data in repo.files.items()
-            ]
+            return [_tree_entry(name, data) for name, data in repo.files.items()]
         return {"id": "/".join(parts[:2]), "sha": COMMIT, "siblings": [{"rfilename": name} for name in repo.files]}
+
+    def _search(self) -> list[dict[str, object]]:
+        asked = parse_qs(urlsplit(self.path).query)
+        words = asked.get("search", [""])[0].lower().split()
+        found = [(name, repo) for name, repo in self.state.repos.items() if all(w in name.lower() for w in words)]
+        found.sort(key=lambda each: -each[1].downloads)
+        return [
+            {"id": name, "downloads": repo.downloads, "gated": "manual" if repo.gated else False, "gguf": repo.gguf}
+            for name, repo in found[: int(asked.get("limit", ["100"])[0])]
+        ]
 
     def _resolve(self, repo: HubRepo, revision: str, name: str) -> None:
         if revision not in ("main", COMMIT):
@@ -122,26 +150,46 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_file(repo.files[name])
 
     def _send_file(self, data: bytes) -> None:
-        first = self._first_byte()
-        self.send_response(206 if first else 200)
+        first, last = self._range(len(data))
+        sha256 = self.state.claimed_sha256 or hashlib.sha256(data).hexdigest()
+        if self.state.storage is not None:
+            self._send_elsewhere(sha256, len(data))
+            return
+        self.send_response(206 if self._ranged else 200)
         size = len(data)
         if not self.state.bare:
             self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+        self.send_header("ETag", f'"{sha256}"')
         lies = self.command == "HEAD" and self.state.claimed_sizes
         self.send_header("X-Linked-Size", str(self.state.claimed_sizes.pop(0) if lies else size))
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Content-Length", str(size - first))
-        if first:
-            self.send_header("Content-Range", f"bytes {first}-{size - 1}/{size}")
+        self.send_header("Content-Length", str(last + 1 - first))
+        if self._ranged:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
         self.end_headers()
         if self.command == "GET":
-            self._send_body(data[first:])
+            self._send_body(data[first : last + 1])
 
-    def _first_byte(self) -> int:
-        asked = self.headers.get("Range")
-        return int(asked.removeprefix("bytes=").split("-")[0]) if asked else 0
+    def _send_elsewhere(self, sha256: str, size: int) -> None:
+        """Answer as the Hub does for large files: headers of the file, and a redirect to where its bytes are."""
+        self.send_response(302)
+        self.send_header("Location", f"{self.state.storage}{self.path}")
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Linked-ETag", f'"{sha256}"')
+        self.send_header("X-Linked-Size", str(size))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    @property
+    def _ranged(self) -> bool:
+        return "Range" in self.headers and not self.state.no_ranges
+
+    def _range(self, size: int) -> tuple[int, int]:
+        if not self._ranged:
+            return 0, size - 1
+        first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
+        return int(first), min(int(last), size - 1) if last else size - 1
 
     def _send_body(self, data: bytes) -> None:
         cut = self.state.break_offs.pop(0) if self.state.break_offs else None
@@ -158,9 +206,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _write(self, data: bytes) -> None:
         try:
-            self.wfile.write(data)
-            self.wfile.flush()
-            self.state.sent_bytes += len(data)
+            for begin in range(0, len(data), 1_000_000):
+                self.wfile.write(data[begin : begin + 1_000_000])
+                self.wfile.flush()
+                self.state.count(len(data[begin : begin + 1_000_000]), of_file=True)
+                time.sleep(self.state.seconds_per_megabyte)
         except OSError:
             self.close_connection = True
 
@@ -178,6 +228,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+            self.state.count(len(body), of_file=False)
+
+
+def _tree_entry(name: str, data: bytes) -> dict[str, object]:
+    sha256 = hashlib.sha256(data).hexdigest()
+    return {
+        "type": "file",
+        "path": name,
+        "size": len(data),
+        "oid": hashlib.sha1(data).hexdigest(),  # noqa: S324
+        "lfs": {"oid": sha256, "size": len(data), "pointerSize": 130},
+    }
 
 
 @contextmanager

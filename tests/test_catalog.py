@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specui.catalog import SHIPPED, BundledFile, Catalog, HubFile, LocalFile
+from specui.catalog import SHIPPED, BundledFile, Catalog, HubFile, LocalFile, user_file
 from specui.errors import CatalogError, UnknownPairError
 
 PAIR = """\
@@ -51,6 +51,11 @@ pairs:
     licence: MIT
     notes: a note
     tags: [x, "42"]
+    sampling: {temperature: 0.7, top_k: 20, seed: 7}
+    drafting:
+      max_draft_tokens: 15
+      draft_p_min: 5e-1
+      adaptive_length: true
 """,
     )
     pair = Catalog.load(path).pair("one")
@@ -60,11 +65,19 @@ pairs:
     assert pair.ctx_size == 2048
     assert pair.chat_template == "{{ messages }}\n"
     assert (pair.licence, pair.notes, pair.tags) == ("MIT", "a note", ("x", "42"))
+    assert pair.sampling == {"temperature": 0.7, "top_k": 20, "seed": 7}
+    assert pair.drafting == {"max_draft_tokens": 15, "draft_p_min": 0.5, "adaptive_length": True}
+
+
+def test_a_pattern_may_stand_for_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path, PAIR + '    draft: {repo: a/b, file: "*Q4_K_M.gguf"}\n')
+    assert Catalog.load(path).pair("one").draft == HubFile("a/b", "*Q4_K_M.gguf")
 
 
 def test_left_out_fields_have_their_defaults(tmp_path: Path) -> None:
     pair = Catalog.load(write(tmp_path, PAIR)).pair("one")
     assert (pair.title, pair.draft, pair.ctx_size, pair.chat_template, pair.tags) == ("one", None, None, None, ())
+    assert (pair.sampling, pair.drafting) == ({}, {})
 
 
 @pytest.mark.parametrize("word", ["off", "no", "false", "Off", "null", "~", "none", '"off"', '"no"', ""])
@@ -103,7 +116,7 @@ def test_a_draft_that_is_off_is_no_draft_and_never_a_path(tmp_path: Path, word: 
         (PAIR + "    draft: [a]\n", 4, "draft", "a list cannot stand here"),
         (PAIR + "    draft:\n      repo: a/b\n      file: *Q4_K_M.gguf\n", 6, "file", "begins with *"),
         (PAIR + "    draft:\n      repo: a/b\n      file: *model\n", 6, "file", "begins with *"),
-        (PAIR + "    draft:\n      repo: a/b\n      file: '*Q4_K_M.gguf'\n", 6, "file", "is a pattern"),
+        (PAIR + "    draft:\n      repo: a/b\n      file: '*Q4_K_M'\n", 6, "file", "ends in .gguf"),
         (PAIR + "    draft:\n      repo: a/b\n      file: 7\n", 6, "file", 'write file: "7"'),
         (PAIR + "    draft:\n      repo: a/b\n      file: README.md\n", 6, "file", "ends in .gguf"),
         (PAIR + "    draft:\n      repo: a/b\n", 5, "file", "is missing"),
@@ -112,6 +125,15 @@ def test_a_draft_that_is_off_is_no_draft_and_never_a_path(tmp_path: Path, word: 
         (PAIR + "    ctx_size: big\n", 4, "ctx_size", "whole number above 0"),
         (PAIR + "    ctx_size: 0\n", 4, "ctx_size", "whole number above 0"),
         (PAIR + "    ctx_size: -5\n", 4, "ctx_size", "whole number above 0"),
+        (PAIR + "    sampling: hot\n", 4, "sampling", "'hot' cannot stand here; write a mapping with any of temp"),
+        (PAIR + "    sampling: {temprature: 1}\n", 4, "temprature", "did you mean temperature?"),
+        (PAIR + "    sampling:\n      temperature: hot\n", 5, "temperature", "write temperature: and a number"),
+        (PAIR + "    sampling:\n      top_p: 1.5\n", 5, "top_p", "1.5 cannot be used; expected 0 to 1"),
+        (PAIR + "    sampling:\n      top_k: yes\n", 5, "top_k", "'yes' cannot stand here"),
+        (PAIR + "    drafting:\n      max_draft_tokens: 500\n", 5, "max_draft_tokens", "from 1 to 63"),
+        (PAIR + "    drafting:\n      max_draft_tokens: true\n", 5, "max_draft_tokens", "write a number"),
+        (PAIR + "    drafting:\n      adaptive_length: 1\n", 5, "adaptive_length", "write true or false"),
+        (PAIR + "    drafting: {speculation: auto}\n", 4, "speculation", "unknown key"),
         (PAIR + "    tags: cpu\n", 4, "tags", "must be a list"),
         (PAIR + "    tags: [1]\n", 4, "tags", 'write tags: "1"'),
         (PAIR + "    title: a: b\n", 4, "title", "quotes"),
@@ -156,6 +178,15 @@ def test_a_users_file_is_laid_over_the_shipped_one(tmp_path: Path, monkeypatch: 
     assert catalog.pair("smollm2-1.7b").draft is not None
     monkeypatch.delenv("SPECUI_MODELS")
     assert "own" not in Catalog.load().pairs
+
+
+def test_the_users_file_may_lie_in_specuis_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPECUI_MODELS", raising=False)
+    monkeypatch.setenv("SPECUI_HOME", str(tmp_path))
+    assert user_file() == tmp_path / "models.yaml"
+    assert "one" not in Catalog.default().pairs
+    write(tmp_path, PAIR)
+    assert "one" in Catalog.default().pairs
 
 
 def test_an_unknown_pair_lists_near_names_first() -> None:

@@ -21,6 +21,8 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
         "specui.pace",
         "specui.engine.sampling",
         "specui.engine.stats",
+        "specui.engine.gbnf",
+        "specui.engine.json_schema",
     ),
     2: (
         "specui.engine.verification",
@@ -29,6 +31,8 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
         "specui.engine.llama",
         "specui.engine.chat",
         "specui.engine.text",
+        "specui.engine.grammar",
+        "specui.engine.llama_grammar",
         "specui.engine.cpu",
         "specui.engine.cells",
         "specui.engine.checkpoint",
@@ -69,6 +73,8 @@ NEIGHBOURS = {
     ("specui.engine.llama", "specui.engine.checkpoint"),
     ("specui.engine.cells", "specui.engine.checkpoint"),
     ("specui.engine.llama", "specui.engine.cpu"),
+    ("specui.engine.llama_grammar", "specui.engine.llama"),
+    ("specui.engine.json_schema", "specui.engine.gbnf"),
     ("specui.engine.llama", "specui.gguf"),
     ("specui.gguf", "specui.gguf_format"),
     ("specui.gguf", "specui.gguf_header"),
@@ -106,7 +112,7 @@ OPTIONAL_NEIGHBOURS = {
 """Arrows that a room may have once it is there."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
-    "llama_cpp": ("specui.engine.llama", "specui.engine.cells", "specui.engine.chat"),
+    "llama_cpp": ("specui.engine.llama", "specui.engine.cells", "specui.engine.llama_grammar", "specui.engine.chat"),
     "jinja2": ("specui.engine.chat",),
     "gradio": ("specui.ui", "app"),
     "huggingface_hub": ("specui.hub",),
