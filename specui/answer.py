@@ -97,6 +97,12 @@ class Answer:
             yield self._progress
         self._progress = replace(self._progress, phase="decode")
 
+    @property
+    def compute_seconds(self) -> float:
+        """What the answer has cost so far: prefill and decode."""
+        stats = self._decoder.stats.snapshot()
+        return stats.prefill_seconds + stats.decode_seconds
+
     def step(self) -> bool:
         """Make one engine step. Returns False when the answer is over; `finish` comes next."""
         return self._decoder.step()

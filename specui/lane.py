@@ -7,7 +7,7 @@ used becomes a reason that is shown; the target goes on. Knows the engine; nothi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from specui.config import (
@@ -22,6 +22,7 @@ from specui.config import (
 from specui.engine.controller import Auto, Experience
 from specui.engine.costs import CALIBRATION_ROWS, calibrate, single_pass_seconds
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup, evaluate
+from specui.engine.exactness import SINGLE, ExactSizes
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
 from specui.errors import ModelError, RollbackError, SpecUIError, VocabularyError
 from specui.vocab import Vocabulary, first_difference
@@ -29,6 +30,7 @@ from specui.weights import Shelf
 
 NO_DRAFT = "this pair has no draft model"
 LOADING = "the draft model is loading"
+ONLY_SINGLE = "exact: at this length every pass of several rows rounds otherwise than one row here"
 UNMEASURED = "too little room is left in the context to measure this machine"
 
 
@@ -68,19 +70,25 @@ class DraftSlot:
         try:
             model = self._shelf.take(path)
             self._check(model)
-            self.context = self._open_context(model, 1)
+            self.context = self._open(model)
             self.model = model
         except Exception as error:  # whatever it is, the target goes on and the reason is shown
             self.off_reason = str(error) if isinstance(error, SpecUIError) else f"loading the draft failed: {error!r}"
             if model is not None:
                 self._shelf.give_back(model)
 
+    def _open(self, draft: Model) -> Context:
+        context = self._open_context(draft, 1)
+        reason = context.rollback.reason
+        if reason is not None:
+            context.close()
+            raise ModelError(draft.path, f"{reason}; choose another draft")
+        return context
+
     def _check(self, draft: Model) -> None:
         """Raise what keeps a loaded model from drafting for the target."""
         if draft is self._target:
             return
-        if draft.rollback_off_reason is not None:
-            raise ModelError(draft.path, f"{draft.rollback_off_reason}; choose another draft")
         difference = first_difference(_vocabulary(self._target), _vocabulary(draft))
         if difference is not None:
             reason = f"cannot draft for {self._target.path.name}: {difference}; choose a draft of the same family"
@@ -119,6 +127,7 @@ class Lane:
         self._lookup: PromptLookup | None = None
         self._auto: Auto | None = None
         self._experience: Experience | None = None
+        self._exact = ExactSizes(self.target, self.model.n_vocab)
         self._draft_measured = False
         self._failed: dict[SpeculationMode, str] = {}
         self._picked: SpeculationMode = "none"
@@ -126,6 +135,14 @@ class Lane:
     def _open_context(self, model: Model, max_rows: int) -> Context:
         size = ContextSize(self._settings.ctx_size or DEFAULT_CTX_SIZE, self._settings.batch_size, max_rows)
         return Context(model, size, self._settings.threads, self.abort)
+
+    def reset(self, tokens: Sequence[int] = ()) -> None:
+        """Make both caches hold `tokens` and nothing else; what was learned of the machine stays."""
+        contexts = [context for context in (self.target, self.draft.context) if context is not None]
+        for context in contexts:
+            context.clear()
+            for _ in evaluate(context, tokens, rows=0):
+                pass
 
     def begin_answer(self, drafting: DraftingSettings, cancelled: Callable[[], bool]) -> None:
         """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be used."""
@@ -137,12 +154,19 @@ class Lane:
     def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
         """Return the drafter for a step, the mode it really is, and the reason where that is not the one asked for."""
         mode = drafting.speculation
-        reason = None if mode == "none" else self._failed.get(mode) or self._off_reason
+        reason = None if mode == "none" else self._failed.get(mode) or self._off_reason or self._inexact(drafting)
         drafter = None if reason or mode == "none" else self._drafter(drafting)
         if drafter is None and mode != "none" and reason is None:
             reason = UNMEASURED if mode == "auto" else self.draft.off_reason or LOADING
         self._picked = "none" if drafter is None else mode
         return drafter or self._none, self._picked, reason
+
+    def _inexact(self, drafting: DraftingSettings) -> str | None:
+        return ONLY_SINGLE if drafting.exact and self._exact.here() == SINGLE else None
+
+    def longest(self, drafting: DraftingSettings, limit: int) -> int:
+        """Return the longest draft of at most `limit` tokens whose pass has a size that these settings allow."""
+        return self._exact.longest(limit) if drafting.exact else limit
 
     def _drafter(self, drafting: DraftingSettings) -> Drafter | None:
         if drafting.speculation == "prompt-lookup":
@@ -152,9 +176,9 @@ class Lane:
         self.draft.begin_load()
         return self._draft_model(drafting.draft_p_min)
 
-    def _draft_model(self, p_min: float) -> DraftModel | None:
+    def _draft_model(self, p_min: float, coupled: bool = False) -> DraftModel | None:
         context = self.draft.context
-        return DraftModel(context, self.model.n_vocab, p_min) if context else None
+        return DraftModel(context, self.model.n_vocab, p_min, coupled) if context else None
 
     def _auto_for(self, max_ngram_size: int) -> Auto | None:
         """Return this answer's `auto`, made anew when the draft arrives; what it learned stays with the lane."""
@@ -166,8 +190,9 @@ class Lane:
         known = self._auto
         if known is None or known.lookup is not lookup or (known.draft is not None) != has_draft:
             self._measure_draft(experience)
-            # The judge of `auto` replaces p_min: it weighs each token's confidence against what it costs here.
-            known = self._auto = Auto(lookup, self._draft_model(p_min=0.0), experience)
+            # The judge of `auto` replaces p_min: it weighs each token's confidence against what it costs here. How long
+            # its drafts are depends on time, so they must not reach into the text: they are coupled to the target's.
+            known = self._auto = Auto(lookup, self._draft_model(p_min=0.0, coupled=True), experience)
         return known
 
     def _measured(self) -> Experience | None:
@@ -208,7 +233,7 @@ class Lane:
         """Why nothing can be drafted on this target at all, or None."""
         if self.target.max_rows < 2:
             return "a batch size of 1 leaves no room for a draft"
-        return self.model.rollback_off_reason
+        return self.target.rollback.reason
 
     def fail(self, reason: str, every_mode: bool = False) -> None:
         """Leave the drafter picked last, or every drafter, out for the rest of this answer."""

@@ -79,11 +79,15 @@ class _Pair:
 
 
 class Runtime:
-    """The loaded pair and the line of answers. All methods may be called from any thread."""
+    """The loaded pair and the line of jobs. All methods may be called from any thread.
+
+    `join` and `leave` are for jobs of other kinds than an answer: they take turns with answers on the engine's thread
+    and may use `shelf` there.
+    """
 
     def __init__(self, settings: LoadSettings) -> None:
-        self._settings = settings
-        self._shelf = Shelf(settings.gpu_layers)
+        self.settings = settings
+        self.shelf = Shelf(settings.gpu_layers)
         self._pair: _Pair | None = None
         self._line = Line(MAX_QUEUE_LENGTH)
 
@@ -92,6 +96,12 @@ class Runtime:
         """What is loaded, or None."""
         pair = self._pair
         return pair.describe() if pair else None
+
+    @property
+    def files(self) -> PairFiles | None:
+        """The files of what is loaded, or None."""
+        pair = self._pair
+        return pair.files if pair else None
 
     def queue_length(self) -> int:
         """How many jobs wait or run."""
@@ -102,7 +112,7 @@ class Runtime:
         return self._in_turn(lambda: self._load(files))
 
     def _load(self, files: PairFiles) -> LoadedPair:
-        old, new = self._pair, _Pair(files, self._settings, self._shelf)
+        old, new = self._pair, _Pair(files, self.settings, self.shelf)
         self._pair = new
         if old is not None:
             old.close()
@@ -130,11 +140,19 @@ class Runtime:
                 failure.append(error)
             done.set()
 
-        self._line.join(Job(run, on_place=lambda place: None))
+        self.join(Job(run, on_place=lambda place: None))
         done.wait()
         if failure:
             raise failure[0]
         return result[0]
+
+    def join(self, job: Job) -> None:
+        """Put a job in the line. Raises BusyError."""
+        self._line.join(job)
+
+    def leave(self, job: Job) -> bool:
+        """Take a waiting job out of the line; False when it runs or ran already."""
+        return self._line.leave(job)
 
     def start(self, request: GenerationRequest) -> Generation:
         """Put a request in the line and return its handle. Raises BlankPromptError, BusyError, NothingLoadedError."""
@@ -148,11 +166,11 @@ class Runtime:
         )
 
         def leave() -> None:
-            if self._line.leave(job):
+            if self.leave(job):
                 generation.publish(Progress(phase="done", finish_reason="cancelled"))
 
         generation.when_cancelled(leave)
-        self._line.join(job)
+        self.join(job)
         return generation
 
     def _run(self, generation: Generation) -> None:
