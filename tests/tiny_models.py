@@ -63,9 +63,9 @@ class _File:
         """Add a weight [rows, columns] that gives outputs about `gain` times as large as its inputs."""
         self.tensor(name, gain * self._rng.normal(size=(rows, columns)) / np.sqrt(columns))
 
-    def norm(self, name: str, size: int) -> None:
+    def norm(self, name: str, size: int, gain: float = 1.0) -> None:
         """Add the scale of a norm."""
-        self.tensor(name, 1 + 0.2 * self._rng.normal(size=size))
+        self.tensor(name, gain * (1 + 0.2 * self._rng.normal(size=size)))
 
     def tensor(self, name: str, values: npt.NDArray[np.float64]) -> None:
         """Add a tensor as it is."""
@@ -152,15 +152,16 @@ def _llama(file: _File) -> None:
 
 
 def _gemma3(file: _File) -> None:
-    """Plain attention every sixth layer, a sliding window in the others: with two layers in both."""
+    """A sliding window in the first layer, plain attention in the second, and so on."""
     file.sizes(1)
     file.writer.add_key_length(HEAD)
     file.writer.add_value_length(HEAD)
     file.writer.add_sliding_window(WINDOW)
+    file.writer.add_sliding_window_pattern([layer % 2 == 0 for layer in range(file.n_layer)])
     for layer in range(file.n_layer):
         file.norm(f"blk.{layer}.attn_norm.weight", N_EMBD)
         file.attention(layer, 1, normed=True)
-        file.norm(f"blk.{layer}.post_attention_norm.weight", N_EMBD)
+        file.norm(f"blk.{layer}.post_attention_norm.weight", N_EMBD, 6.0)
         file.feed_forward(layer)
         file.norm(f"blk.{layer}.post_ffw_norm.weight", N_EMBD)
 
