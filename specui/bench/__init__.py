@@ -1,0 +1,1 @@
+"""The benchmark: kinds of work, run in turn with and without drafts, and tables that can be believed."""
