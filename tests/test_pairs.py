@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specui import bundled, hub, pairs
+from specui import bundled, hub, inspection, pairs
 from specui.catalog import BundledFile, Catalog, HubFile, LocalFile, OnProgress, Pair
 from specui.errors import HubError, ModelFileError
 
@@ -52,6 +52,7 @@ def fake_hub(model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> F
     fake = FakeHub({HubFile("a/t", "t.gguf"): model("t.gguf"), HubFile("a/d", "d.gguf"): model("d.gguf")})
     monkeypatch.setattr(hub, "cached", fake.cached)
     monkeypatch.setattr(hub, "download", fake.download)
+    monkeypatch.setattr(inspection, "refuse_other_vocabulary", lambda _pair: None)  # test_inspection has the real one
     return fake
 
 
@@ -59,13 +60,14 @@ TARGET, DRAFT = HubFile("a/t", "t.gguf"), HubFile("a/d", "d.gguf")
 
 
 def test_a_hub_pair_is_fetched_then_found(fake_hub: FakeHub) -> None:
-    pair = Pair("p", "P", TARGET, DRAFT, ctx_size=99, chat_template="x")
+    pair = Pair("p", "P", TARGET, DRAFT, 99, "x", sampling={"top_k": 1}, drafting={"draft_p_min": 0.5})
     assert pairs.on_disk(pair) is None
     seen: list[str] = []
     files = pairs.resolve(pair, lambda stage, _done, _total: seen.append(stage))
     assert (files.target, files.draft) == (fake_hub.files[TARGET], fake_hub.files[DRAFT])
     assert (files.name, files.title, files.ctx_size, files.chat_template) == ("p", "P", 99, "x")
-    assert seen == ["Downloading"]
+    assert (files.sampling, files.drafting) == (pair.sampling, pair.drafting)
+    assert seen == ["Looking at P", "Downloading"]
     assert pairs.on_disk(pair) == files
 
 
@@ -141,7 +143,7 @@ def test_a_path_may_begin_at_home(
         (b"lmgg" + bytes(20), "GGML format of 2023"),
         (b"tjgg" + bytes(20), "GGML format of 2023"),
         (b"GGUF\x01\x00\x00\x00", "has GGUF version 1"),
-        (b"GGUF\x00\x00\x00\x03", "has GGUF version 50331648"),
+        (b"GGUF\x00\x00\x00\x03", "big-endian"),
     ],
 )
 def test_a_file_that_cannot_be_a_gguf_is_named(model: Callable[..., Path], data: bytes, said: str) -> None:

@@ -7,8 +7,9 @@ message.
 
 from specui.hub.cache import cache_folder, cached, cached_parts, free_bytes, remove
 from specui.hub.download import download
-from specui.hub.listing import ListedFile, models_in, parts
-from specui.hub.remote import RemoteFile, remote_file
+from specui.hub.listing import ListedFile, models_in
+from specui.hub.names import shards
+from specui.hub.remote import RemoteFile, remote_file, remote_files
 from specui.hub.search import FoundRepo, search
 
 __all__ = [
@@ -21,8 +22,9 @@ __all__ = [
     "download",
     "free_bytes",
     "models_in",
-    "parts",
     "remote_file",
+    "remote_files",
     "remove",
     "search",
+    "shards",
 ]

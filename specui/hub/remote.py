@@ -70,7 +70,11 @@ class RemoteFile:
         return bytes(data[skipped : skipped + size])
 
 
+def remote_files(file: HubFile) -> list[RemoteFile]:
+    """Return all parts of `file` for reading, in order, pinned to the present commit. Raises HubError."""
+    return [RemoteFile(replace(part.file, revision=part.commit), part.size) for part in parts(file)]
+
+
 def remote_file(file: HubFile) -> RemoteFile:
-    """Return the first part of `file` for reading, pinned to the present commit. Raises HubError."""
-    first = parts(file)[0]
-    return RemoteFile(replace(first.file, revision=first.commit), first.size)
+    """Return the first part of `file` for reading. Raises HubError."""
+    return remote_files(file)[0]
