@@ -29,6 +29,7 @@ _BLANKS_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _NAME = re.compile(r"[A-Za-z0-9-]+")
 _DIGITS = re.compile(r"[0-9]{1,9}(?![0-9])")
 _CHARACTER = re.compile(r'\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[tnr\\"\[\]-])|[^\\]', re.DOTALL)
+_WIDE = re.compile(r"[^\x00-\x7f]|\\[uU]|\\x[89A-Fa-f]")
 _TOKEN = re.compile(r"!?<(?:\[[0-9]{1,9}\]|[^\[>\r\n][^>\r\n]*)>")
 
 
@@ -55,12 +56,14 @@ class _Repeatable:
 
 @dataclass(slots=True)
 class _Rules:
-    """What was read: each rule's alternatives, and the names in use."""
+    """What was read: each rule's alternatives, the names in use, what is repeated without end and where."""
 
     bodies: dict[str, tuple[tuple[_Item, ...], ...]] = field(default_factory=dict)
     references: dict[str, int] = field(default_factory=dict)
+    repeated: dict[int, _Item] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     tokens: set[str] = field(default_factory=set)
+    excludes_wide: bool = False
     num_made: int = 0
     num_elements: int = 0
 
@@ -79,14 +82,31 @@ def check_gbnf(text: str, key: str = "grammar") -> None:
     for name, place in rules.references.items():
         if name not in rules.bodies:
             raise SettingError(key, name, f"a rule of that name, which line {_line(text, place)} uses")
+    for place, item in rules.repeated.items():
+        if item.optional or () in (item.alternatives or rules.bodies.get(item.rule or "", ())):
+            shown = text[max(0, place - 20) : place + 1].rsplit("\n", maxsplit=1)[-1]
+            raise SettingError(key, shown, f"a repetition of what is never empty at line {_line(text, place)}")
     looped = _begins_with_itself(rules)
     if looped is not None:
         raise SettingError(key, looped, "a rule that does not begin with itself (write lists as item+ or item tail)")
 
 
-def named_tokens(text: str) -> set[str]:
-    """Return the tokens that a checked grammar asks for by name or number, as it writes them: `<think>`, `<[7]>`."""
-    return _Reader(text, "grammar").read().tokens
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What matters about a grammar to whoever asks it for tokens.
+
+    `tokens`: those it asks for by name or number, as it writes them (`<think>`, `<[7]>`). `excludes_wide`: it has a
+    class like [^é], for which llama.cpp rejects a first part of a character that it accepts in whole.
+    """
+
+    tokens: frozenset[str]
+    excludes_wide: bool
+
+
+def traits(text: str) -> Traits:
+    """Return the traits of a checked grammar."""
+    rules = _Reader(text, "grammar").read()
+    return Traits(frozenset(rules.tokens), rules.excludes_wide)
 
 
 def _line(text: str, place: int) -> int:
@@ -172,8 +192,7 @@ class _Reader:
         while self._place < len(self._text):
             if self._text[self._place] in "*+?{":
                 last = self._repetition(last)
-                if last.item is not None:
-                    items[-1] = last.item
+                items[-1:] = [] if last.item is None else [last.item]
                 continue
             found = self._element()
             if found is None:
@@ -221,6 +240,8 @@ class _Reader:
             self._take(_CHARACTER, r"an escape of \n \r \t \\ \" \[ \] \- \xHH \uHHHH \UHHHHHHHH")
         self._place += 1
         length = self._place - 1 - begin
+        if self._text.startswith("[^", opened) and _WIDE.search(self._text, begin, self._place):
+            self._rules.excludes_wide = True
         return _Repeatable(_Item() if length else None, num_elements=length)
 
     def _group(self) -> _Repeatable:
@@ -251,8 +272,12 @@ class _Reader:
         if max(low, last.num_rules * total) > MAX_REPETITIONS:
             self._place = begin
             raise self._error(f"fewer repetitions (at most {MAX_REPETITIONS:,}, times the rules inside)")
+        if high is None:
+            self._rules.repeated[begin] = last.item
         self._rules.num_made += 1 if high is None else high - low
         self._skip(_BLANKS_AND_LINES if self._depth else _BLANKS)
+        if high == 0:
+            return _Repeatable(None)
         item = _Item(last.item.rule, last.item.alternatives, last.item.optional or low == 0)
         return _Repeatable(item, last.num_elements * total, last.num_rules * total)
 

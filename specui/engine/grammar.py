@@ -22,8 +22,8 @@ Flags = npt.NDArray[np.bool_]
 _DISTANCES = (4.0, 8.0, 16.0)
 """How far below the best logit the likely candidates reach, tried in turn."""
 
-_MANY = 8
-"""Candidates that are more than one in so many of the vocabulary are not worth a try of their own."""
+_FEW = 1024
+"""More candidates than that cost more than what they might save."""
 
 
 class GrammarState(Protocol):
@@ -41,17 +41,21 @@ class GrammarState(Protocol):
         """Return which of the tokens `ids` [n] may come next [n]."""
         ...
 
+    def allowed_ids(self) -> Ids:
+        """Return, ascending, every token that may come next."""
+        ...
+
 
 class Grammar:
     """What may be written next, moved on token by token. End tokens are allowed where the grammar can end."""
 
     def __init__(self, state: GrammarState, n_vocab: int) -> None:
         self._state = state
-        self._ids: Ids = np.arange(n_vocab)
+        self._n_vocab = n_vocab
 
     def fork(self) -> Grammar:
         """Return a copy that can be moved on without this one."""
-        return Grammar(self._state.clone(), len(self._ids))
+        return Grammar(self._state.clone(), self._n_vocab)
 
     def push(self, token: int) -> None:
         """Move on over `token`. Raises ValueError, with nothing changed, where the grammar forbids it."""
@@ -61,7 +65,7 @@ class Grammar:
 
     def allows(self, token: int) -> bool:
         """Return whether `token` may come next."""
-        return 0 <= token < len(self._ids) and bool(self._state.allowed(np.array([token]))[0])
+        return 0 <= token < self._n_vocab and bool(self._state.allowed(np.array([token]))[0])
 
     @contextmanager
     def masked(self, row: Logits, best: int = 0) -> Iterator[None]:
@@ -85,12 +89,12 @@ class Grammar:
         top = row.max() if best else 0.0
         for distance in _DISTANCES if best else ():
             (ids,) = np.nonzero(row >= top - distance)
-            if len(ids) * _MANY > len(row):
+            if len(ids) > _FEW:
                 break
             found = ids[self._state.allowed(ids)]
             if len(found) >= best:
                 return found
-        found = self._ids[self._state.allowed(self._ids)]
+        found = self._state.allowed_ids()
         if len(found) == 0:
             raise SpecUIError("No token of this model fits what the grammar wants next; change the grammar")
         return found
