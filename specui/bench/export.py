@@ -72,9 +72,11 @@ def _speedups(cells: Sequence[Cell]) -> str:
 
 
 def speedup(interval: Interval | None) -> str:
-    """Return a speedup with its interval in words: 1.62 (1.55 to 1.70)."""
+    """Return a speedup with its interval in words: 1.62 (1.55 to 1.70); a single pair has none."""
     if interval is None:
         return "–"
+    if interval.pairs == 1:
+        return f"{interval.median:.2f} (one pair)"
     return f"{interval.median:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
