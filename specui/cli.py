@@ -11,12 +11,12 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from specui.commands import bench, generate, models
+from specui.commands import bench, compare, generate, models
 from specui.commands.generate import INTERRUPTED
 from specui.commands.options import Parser, say
 from specui.errors import SettingError, SpecUIError
 
-COMMANDS = (generate, bench, models)
+COMMANDS = (generate, compare, bench, models)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -36,7 +36,9 @@ def _judge_lane(spec: LaneSpec, pairs: Sequence[Pair], base: LaneSpec, cache: To
             difference = _difference(spec, pairs, cache)
     else:  # ids of different targets say nothing; their texts do
         identical = all(mine.text == theirs.text for mine, theirs in pairs)
-    return LaneResult(spec, tuple(mine for mine, _ in pairs), speedup(_ratios(pairs)), identical, difference)
+    return LaneResult(
+        spec, tuple(mine for mine, _ in pairs), speedup(_ratios(pairs), _slice_ratios(pairs)), identical, difference
+    )
 
 
 def _difference(spec: LaneSpec, pairs: Sequence[Pair], cache: TokenCache) -> Difference | None:
@@ -49,3 +51,9 @@ def _difference(spec: LaneSpec, pairs: Sequence[Pair], cache: TokenCache) -> Dif
 def _ratios(pairs: Sequence[Pair]) -> list[float]:
     rates = [(mine.stats.decode_tokens_per_second, theirs.stats.decode_tokens_per_second) for mine, theirs in pairs]
     return [mine / theirs for mine, theirs in rates if mine and theirs]
+
+
+def _slice_ratios(pairs: Sequence[Pair]) -> list[float]:
+    """Return the ratios of whole slices of compute time, in which both lanes were at work."""
+    slices = [each for mine, theirs in pairs for each in zip(mine.rates[:-1], theirs.rates[:-1], strict=False)]
+    return [left.tokens_per_second / right.tokens_per_second for left, right in slices]

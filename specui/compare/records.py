@@ -5,6 +5,7 @@ Knows requests, snapshots and statistics; nothing about how lanes are run or rat
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -53,8 +54,7 @@ class RaceRequest:
             raise SettingError("lanes", ", ".join(labels), f"{MIN_LANES} to {MAX_LANES} lanes")
         if len(set(labels)) < len(labels):
             raise SettingError("lanes", ", ".join(labels), "a label of its own for each lane")
-        if not 1 <= self.repeats <= MAX_REPEATS:
-            raise SettingError("repeats", self.repeats, f"a whole number from 1 to {MAX_REPEATS}")
+        check_repeats(self.repeats)
         if self.cache not in ("cleared", "conversation"):
             raise SettingError("cache", self.cache, "cleared or conversation")
 
@@ -65,20 +65,29 @@ class RaceRequest:
         return modes.index(BASELINE) if BASELINE in modes else 0
 
 
-def parse_lanes(text: str, settings: StepSettings, files: PairFiles) -> tuple[LaneSpec, ...]:
-    """Return the lanes of a list as `none,prompt-lookup,draft-model:8`; a mode named twice runs twice.
+def check_repeats(repeats: int) -> None:
+    """Raise SettingError where a race cannot have so many repeats."""
+    if not 1 <= repeats <= MAX_REPEATS:
+        raise SettingError("repeats", repeats, f"a whole number from 1 to {MAX_REPEATS}")
 
-    The number is the longest draft; everything else comes from `settings`. Raises SettingError.
+
+def parse_modes(text: str, drafting: DraftingSettings) -> dict[str, DraftingSettings]:
+    """Return the lanes of a list as `none,prompt-lookup,draft-model:8` by label; a mode named twice runs twice.
+
+    The number is the longest draft; everything else comes from `drafting`. Raises SettingError.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not MIN_LANES <= len(names) <= MAX_LANES:
         raise SettingError("--modes", text, f"{MIN_LANES} to {MAX_LANES} modes, such as {DEFAULT_MODES}")
-    lanes = []
-    for place, name in enumerate(names):
-        nth = names[: place + 1].count(name)
-        label = name if nth == 1 else f"{name}#{nth}"
-        lanes.append(LaneSpec(label, replace(settings, drafting=_drafting(name, settings.drafting)), files))
-    return tuple(lanes)
+    lanes: dict[str, DraftingSettings] = {}
+    for name in names:
+        lanes[free_label(name, lanes)] = _drafting(name, drafting)
+    return lanes
+
+
+def free_label(name: str, taken: Container[str]) -> str:
+    """Return `name`, or `name#2`, `name#3`, … where that is taken."""
+    return next(label for label in (name, *(f"{name}#{n}" for n in range(2, MAX_LANES + 2))) if label not in taken)
 
 
 def _drafting(name: str, drafting: DraftingSettings) -> DraftingSettings:
@@ -95,12 +104,13 @@ def _drafting(name: str, drafting: DraftingSettings) -> DraftingSettings:
 class Speedup:
     """How many times as fast as the baseline: the median of the paired ratios with its interval.
 
-    `ratios` has one entry for each repeat in which both wrote more than one token.
+    `ratios` has one entry for each repeat in which both wrote more than one token. `low` and `high` are None where
+    there was too little to tell how far they scatter.
     """
 
     median: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     ratios: tuple[float, ...]
 
 
