@@ -171,7 +171,7 @@ def _pair(entry: Entry) -> Pair:
         licence=entry.text("licence"),
         notes=entry.text("notes"),
         tags=entry.texts("tags"),
-        sampling=_settings(entry, "sampling", SamplingSettings, ()),
+        sampling=_settings(entry, "sampling", SamplingSettings, ("logit_bias",)),
         drafting=_settings(entry, "drafting", DraftingSettings, ("speculation",)),
     )
 

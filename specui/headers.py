@@ -8,14 +8,18 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specui import bundled, hub
 from specui.catalog import BundledFile, HubFile, Source
 from specui.gguf import FileSource, join_shards, read_header
+from specui.gguf_format import TENSOR_TYPES
 from specui.gguf_format import Source as Bytes
 from specui.gguf_header import Header
+
+F32 = 0
+"""ggml's number of the type."""
 
 _KEPT = 4
 """How many headers are kept: one of a large vocabulary holds about ten megabytes."""
@@ -58,7 +62,7 @@ _kept = _Kept()
 def look(source: Source, as_target: bool) -> Seen:
     """Return what the header of `source` says. Raises HubError, ModelFileError.
 
-    Of the bundled weights that are not made yet (role target) the packaged ones tell, which are the same model.
+    For the bundled target that is not made yet the packaged weights tell, which are the same model, written as F32.
     """
     if isinstance(source, HubFile):
         return _on_hub(source)
@@ -72,7 +76,9 @@ def _bundled(as_target: bool) -> Seen:
     seen = _local([made or bundled.draft()])
     if not as_target or made is not None:
         return seen
-    return Seen(seen.header, (bundled.TARGET_NAME,), bundled.TARGET_BYTES, on_disk=False)
+    tensors = tuple(tensor._replace(type=TENSOR_TYPES[F32]) for tensor in seen.header.tensors)
+    header = replace(seen.header, file=bundled.TARGET_NAME, quantisation="F32", tensors=tensors)
+    return Seen(header, (bundled.TARGET_NAME,), bundled.TARGET_BYTES, on_disk=False)
 
 
 def _local(paths: Sequence[Path]) -> Seen:

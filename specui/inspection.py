@@ -14,8 +14,10 @@ from specui import hub
 from specui.catalog import BundledFile, HubFile, Pair, Source
 from specui.config import DEFAULT_CTX_SIZE, LoadSettings
 from specui.errors import VocabularyError
+from specui.estimate import Fit, fit
 from specui.headers import Seen, look
 from specui.pace import size
+from specui.space import available_memory_bytes
 from specui.vocab import Comparison, compare
 
 
@@ -38,25 +40,11 @@ class FileFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryFacts:
-    """What loading takes and what is free."""
-
-    needed_bytes: int
-    available_bytes: int
-    ctx_size: int
-    advice: str
-
-    @property
-    def fits(self) -> bool:
-        """Whether it will fit."""
-        return not self.advice
-
-
-@dataclass(frozen=True, slots=True)
 class PairFacts:
     """What is known of a pair. `compatible` and the rest of the comparison are None where there is no draft.
 
-    `chat_template`: where it comes from, "models.yaml", "file" or "none".
+    `chat_template`: where it comes from, "models.yaml", "file" or "none". `memory`: at a context of `ctx_size`; None
+    where the system does not say what is free.
     """
 
     name: str
@@ -65,7 +53,8 @@ class PairFacts:
     draft: FileFacts | None
     comparison: Comparison | None
     chat_template: str
-    memory: MemoryFacts | None
+    ctx_size: int
+    memory: Fit | None
     download_bytes: int
     disk_free_bytes: int
 
@@ -81,8 +70,8 @@ class PairFacts:
             found.append(f"draft off: {self.comparison.reason}")
         if self.chat_template == "none":
             found.append("the target has no chat template; set chat_template in models.yaml, or use --raw")
-        if self.memory is not None and self.memory.advice:
-            found.append(self.memory.advice)
+        if self.memory is not None and not self.memory.fits:
+            found.append(f"memory: {self.memory.sentence}")
         if self.download_bytes > self.disk_free_bytes:
             needed, free = self.download_bytes / 1e9, self.disk_free_bytes / 1e9
             found.append(f"the download needs {needed:.2f} GB and {free:.2f} GB are free; set HF_HOME to another disk")
@@ -107,6 +96,7 @@ def inspect(pair: Pair, settings: LoadSettings) -> PairFacts:
     facts = [_facts("target", pair.target, target)]
     if pair.draft is not None and draft is not None:
         facts.append(_facts("draft", pair.draft, draft))
+    ctx_size = settings.ctx_size or pair.ctx_size or DEFAULT_CTX_SIZE
     in_file = "file" if target.header.tokenizer.chat_template else "none"
     return PairFacts(
         name=pair.name,
@@ -115,7 +105,8 @@ def inspect(pair: Pair, settings: LoadSettings) -> PairFacts:
         draft=facts[1] if draft is not None else None,
         comparison=_compare(target, draft) if draft is not None else None,
         chat_template="models.yaml" if pair.chat_template else in_file,
-        memory=_memory(pair, target, draft, settings),
+        ctx_size=ctx_size,
+        memory=_memory(target, draft, ctx_size, settings.batch_size),
         download_bytes=sum(each.size_bytes for each in facts if not each.on_disk),
         disk_free_bytes=hub.free_bytes(),
     )
@@ -191,6 +182,8 @@ def _facts(role: str, source: Source, seen: Seen) -> FileFacts:
     )
 
 
-def _memory(pair: Pair, target: Seen, draft: Seen | None, settings: LoadSettings) -> MemoryFacts | None:
-    _ctx_size = settings.ctx_size or pair.ctx_size or DEFAULT_CTX_SIZE
-    return None
+def _memory(target: Seen, draft: Seen | None, ctx_size: int, batch_size: int) -> Fit | None:
+    free = available_memory_bytes()
+    if free is None:
+        return None
+    return fit(target.header, draft.header if draft is not None else None, ctx_size, batch_size, free)

@@ -105,8 +105,8 @@ def _report(facts: PairFacts) -> list[str]:
     lines.append(f"vocabulary {inspection.verdict(facts)}")
     lines.append(f"template   {inspection.TEMPLATE_WORDS[facts.chat_template]}")
     if facts.memory is not None:
-        needed, free = size(facts.memory.needed_bytes), size(facts.memory.available_bytes)
-        lines.append(f"memory     {needed} at a context of {facts.memory.ctx_size:,}; {free} are free")
+        needed, free = size(facts.memory.needed_bytes), size(facts.memory.free_bytes)
+        lines.append(f"memory     {needed} at a context of {facts.ctx_size:,}; {free} are free")
     lines.append(f"disk       {size(facts.download_bytes)} to fetch; {size(facts.disk_free_bytes)} are free")
     lines.append(f"read       {size(facts.transferred_bytes)} of headers")
     return [*lines, *(f"! {problem}" for problem in facts.problems())]

@@ -8,7 +8,7 @@ message.
 from specui.hub.cache import cache_folder, cached, cached_parts, free_bytes, remove
 from specui.hub.download import download
 from specui.hub.listing import ListedFile, models_in
-from specui.hub.names import shards
+from specui.hub.names import quantisation, shards
 from specui.hub.remote import RemoteFile, remote_file, remote_files
 from specui.hub.search import FoundRepo, search
 
@@ -22,6 +22,7 @@ __all__ = [
     "download",
     "free_bytes",
     "models_in",
+    "quantisation",
     "remote_file",
     "remote_files",
     "remove",

@@ -5,7 +5,6 @@ Relies on the layout that huggingface_hub documents: models--OWNER--NAME with re
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from specui.catalog import HubFile
 from specui.errors import ModelFileError, StorageError
 from specui.gguf import check_gguf
 from specui.hub import names
+from specui.space import free_disk_bytes
 
 PARTIAL = ".specui.incomplete"
 """The ending of a download that goes on where it stopped."""
@@ -32,9 +32,7 @@ def repo_folder(repo: str) -> Path:
 
 def free_bytes() -> int:
     """How many bytes the disk of the cache has free."""
-    folder = cache_folder()
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(there).free
+    return free_disk_bytes(cache_folder())
 
 
 def cached(file: HubFile) -> Path | None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from specui.catalog import Cancelled, OnProgress, PairFiles
 from specui.errors import BusyError, SpecUIError
+from specui.pace import Pace
 from specui.ui.shared import ModelRuntime
 
 LoadPhase = Literal["idle", "fetching", "loading", "ready", "failed", "cancelled"]
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 class LoadState:
     """How far the job is; `done` of `total` bytes of the present stage, total 0 where it is not known.
 
+    `pace` says the same in words, with the speed and the time left.
     `dismissed` says that an answer was written since the job failed, so that the failure is no news any more.
     """
 
@@ -33,6 +36,7 @@ class LoadState:
     stage: str = ""
     done: int = 0
     total: int = 0
+    pace: str = ""
     error: str = ""
     dismissed: bool = False
 
@@ -50,8 +54,7 @@ class LoadState:
     def line(self) -> str:
         """The state in a few words."""
         if self.phase == "fetching":
-            part = f" {100 * self.done // self.total} %" if self.total else ""
-            return f"{self.stage or 'preparing ' + self.title}…{part}"
+            return f"{self.stage or 'preparing ' + self.title}… {self.pace}".rstrip()
         words = {"loading": f"loading {self.title}…", "failed": self.error, "cancelled": "cancelled"}
         return words.get(self.phase, "")
 
@@ -62,6 +65,7 @@ class PairLoader:
     def __init__(self, runtime: ModelRuntime) -> None:
         self._runtime = runtime
         self._state = LoadState()
+        self._pace = Pace()
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
 
@@ -75,7 +79,7 @@ class PairLoader:
         with self._lock:
             if self._state.busy:
                 raise BusyError(1)
-            self._cancelled = threading.Event()
+            self._cancelled, self._pace = threading.Event(), Pace()
             self._state = LoadState("fetching", name, title)
         threading.Thread(target=self._run, args=(fetch,), name="pair-loader", daemon=True).start()
 
@@ -108,4 +112,5 @@ class PairLoader:
             self._state = replace(self._state, phase="failed", error=f"{type(error).__name__}: {error}")
 
     def _on_progress(self, stage: str, done: int, total: int) -> None:
-        self._state = replace(self._state, stage=stage, done=done, total=total)
+        self._pace.at(time.monotonic(), done, total)
+        self._state = replace(self._state, stage=stage, done=done, total=total, pace=self._pace.words)

@@ -1,22 +1,53 @@
-"""The Models tab: the catalogue, what is on disk, and a button that fetches and loads with progress.
+"""The Models tab: the catalogue, what is on disk and in memory, and buttons that look, fetch, load and delete.
 
 A pair that cannot be fetched or loaded leaves the current one running; the reason stays beside its name.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterable
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import gradio as gr
 
-from specui.catalog import BundledFile, Cancelled, Catalog, HubFile, OnProgress, Pair, PairFiles, Source
+from specui import hub, inspection
+from specui.catalog import Cancelled, Catalog, OnProgress, Pair, PairFiles
+from specui.config import LoadSettings
 from specui.errors import SpecUIError
+from specui.pace import size
 from specui.ui.loader import LoadState, PairLoader
+from specui.ui.looks import Looks
+from specui.ui.model_finder import ModelFinder
+from specui.ui.model_rows import RowState, bar, button, current_row, job_line, row
 from specui.ui.shared import DIRECT, Loaded, ModelRuntime, PairFinder
 
 BUSY_SECONDS, IDLE_SECONDS = 0.5, 5.0
 """How often an open page asks how far a load is, and whether another window has loaded something."""
+
+
+@runtime_checkable
+class Unloads(Protocol):
+    """A runtime that can let go of everything."""
+
+    def unload(self) -> None: ...
+
+
+@runtime_checkable
+class UnloadsDraft(Protocol):
+    """A runtime that can let go of the draft."""
+
+    def unload_draft(self) -> None: ...
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """A finder that knows which downloaded files a pair has, and which of them nobody else uses."""
+
+    def downloaded(self, pair: Pair) -> list[Path]: ...
+    def removable(self, pair: Pair, others: Iterable[Pair]) -> list[Path]: ...
 
 
 class ModelsTab:
@@ -27,6 +58,9 @@ class ModelsTab:
         self._loader = loader
         self._catalog = catalog
         self._finder = finder
+        self._looks = Looks(lambda pair: inspection.inspect(pair, LoadSettings()))
+        self._note = ""
+        self._own = ModelFinder(catalog, self._added)
 
     def build_badge(self) -> None:
         """Make the name of the current model, shown above all tabs."""
@@ -46,22 +80,65 @@ class ModelsTab:
             const button = event.target.closest('[data-act]');
             if (button) trigger('choose', { act: button.dataset.act, name: button.dataset.name || '' });
         })"""
-        self._list = gr.HTML(self._render_list(), js_on_load=script, elem_id="sp-models", apply_default_css=False)
+        with gr.Column(elem_id="sp-models-tab"):
+            self._list = gr.HTML(self._render_list(), js_on_load=script, elem_id="sp-models", apply_default_css=False)
+            self._own.build()
         parts = [self._badge, self._trouble, self._list, self._timer]
         self._timer.tick(self._on_tick, None, parts, **DIRECT)
         self._list.choose(self._on_choose, None, parts, **DIRECT)
         page.load(self._on_tick, None, parts, **DIRECT)
 
     def _on_tick(self) -> tuple[Any, ...]:
-        seconds = BUSY_SECONDS if self._loader.state.busy else IDLE_SECONDS
+        busy = self._loader.state.busy or self._looks.busy
+        seconds = BUSY_SECONDS if busy else IDLE_SECONDS
         return self._render_badge(), self._render_trouble(), self._render_list(), gr.Timer(seconds)
 
     def _on_choose(self, event: gr.EventData) -> tuple[Any, ...]:
+        self._note = ""
         if event.act == "cancel":
             self._loader.cancel()
-        elif event.act == "load" and event.name in self._catalog.pairs and not self._loader.state.busy:
-            begin(self._loader, self._catalog.pair(event.name), self._finder)
+        elif event.act == "unload" and isinstance(self._runtime, Unloads):
+            _aside(self._runtime.unload)
+        elif event.act == "unload-draft" and isinstance(self._runtime, UnloadsDraft):
+            _aside(self._runtime.unload_draft)
+        elif event.name in self._catalog.pairs:
+            self._act(event.act, self._catalog.pair(event.name))
         return self._on_tick()
+
+    def _act(self, act: str, pair: Pair) -> None:
+        if act == "look":
+            self._looks.begin(pair)
+        elif act == "load" and not self._loader.state.busy:
+            self._looks.forget(pair.name)
+            begin(self._loader, pair, self._finder)
+        elif act == "delete" and not self._loader.state.busy:
+            self._delete(pair)
+
+    def _delete(self, pair: Pair) -> None:
+        if not isinstance(self._finder, Keeper) or self._is_loaded(pair):
+            return
+        try:
+            freed = hub.remove(self._finder.removable(pair, self._others(pair)))
+            self._note = f"{pair.title}: {size(freed)} freed."
+        except SpecUIError as error:
+            self._note = str(error)
+        self._looks.forget(pair.name)
+
+    def _others(self, pair: Pair) -> list[Pair]:
+        """Return the pairs whose files must stay: those that are whole on disk, and the one in use."""
+        return [other for other in self._catalog if other.name != pair.name and self._on_disk(other)]
+
+    def _is_loaded(self, pair: Pair) -> bool:
+        loaded = self._runtime.loaded
+        return loaded is not None and loaded.name == pair.name
+
+    def _added(self, catalog: Catalog, pair: Pair) -> str:
+        """Take over the catalogue with a pair just added, and fetch and load that pair."""
+        self._catalog = catalog
+        if self._loader.state.busy:
+            return "It is in the list above; load it when the present download is over."
+        begin(self._loader, pair, self._finder)
+        return "It is in the list above, and is being fetched now."
 
     def _render_badge(self) -> str:
         return badge(self._runtime.loaded, self._loader.state)
@@ -71,15 +148,58 @@ class ModelsTab:
 
     def _render_list(self) -> str:
         loaded, state = self._runtime.loaded, self._loader.state
-        rows = "".join(row(pair, self._on_disk(pair), loaded, state) for pair in self._catalog)
-        other = "" if loaded is None or loaded.name in self._catalog.pairs else _current(loaded)
-        return f'<div class="sp-models"><h2>Models</h2>{other}{_orphan(state, self._catalog)}{rows}</div>'
+        rows = "".join(self._row(pair) for pair in self._catalog)
+        known = loaded is None or loaded.name in self._catalog.pairs
+        other = "" if known or loaded is None else current_row(loaded, self._unload_buttons())
+        orphan = "" if state.name in self._catalog.pairs or not state.name else job_line(state)
+        note = f'<p class="sp-status" role="status">{escape(self._note)}</p>' if self._note else ""
+        return f'<div class="sp-models"><h2>Models</h2>{self._summary(loaded)}{note}{other}{orphan}{rows}</div>'
+
+    def _row(self, pair: Pair) -> str:
+        current = self._is_loaded(pair)
+        gone: list[Path] = []
+        all_files: list[Path] = []
+        if isinstance(self._finder, Keeper):
+            all_files = self._finder.downloaded(pair)
+            gone = self._finder.removable(pair, self._others(pair)) if all_files else []
+        now = RowState(
+            on_disk=self._on_disk(pair),
+            current=current,
+            freed_bytes=sum(path.stat().st_size for path in gone if path.exists()),
+            kept_files=len(all_files) - len(gone),
+            look=self._looks.of(pair.name),
+        )
+        return row(pair, now, self._loader.state, self._unload_buttons() if current else "")
+
+    def _unload_buttons(self) -> str:
+        parts = [button("unload", "Unload")] if isinstance(self._runtime, Unloads) else []
+        loaded = self._runtime.loaded
+        if isinstance(self._runtime, UnloadsDraft) and loaded is not None and loaded.draft_bytes:
+            parts.append(button("unload-draft", "Free the draft's memory"))
+        return "".join(parts)
+
+    def _summary(self, loaded: Loaded | None) -> str:
+        """Return what memory and disk hold."""
+        parts = []
+        if loaded is not None:
+            draft = f", draft {size(loaded.draft_bytes)}" if loaded.draft_bytes else ", no draft loaded"
+            parts.append(f"Weights in memory: target {size(loaded.target_bytes)}{draft}.")
+        if isinstance(self._finder, Keeper):
+            paths = {path for pair in self._catalog for path in self._finder.downloaded(pair)}
+            used = sum(path.stat().st_size for path in paths if path.exists())
+            parts.append(f"Downloads: {size(used)} on disk, {size(hub.free_bytes())} free.")
+        return f'<p class="sp-status">{escape(" ".join(parts))}</p>' if parts else ""
 
     def _on_disk(self, pair: Pair) -> bool:
         try:
             return self._finder.on_disk(pair) is not None
         except SpecUIError:
             return False
+
+
+def _aside(action: Callable[[], None]) -> None:
+    """Run what must wait for its turn around the model, without keeping the page waiting."""
+    threading.Thread(target=action, name="unload", daemon=True).start()
 
 
 def begin(loader: PairLoader, pair: Pair, finder: PairFinder) -> None:
@@ -122,73 +242,3 @@ def _draft(loaded: Loaded) -> str:
     if loaded.draft_off_reason:
         return f'<span class="sp-badge-draft sp-off" title="{escape(loaded.draft_off_reason)}">draft off</span>'
     return f'<span class="sp-badge-draft" title="{escape(str(loaded.draft))}">with draft</span>'
-
-
-def bar(state: LoadState) -> str:
-    """Return the progress of a job as a bar; empty where the total is not known."""
-    if not state.total:
-        return ""
-    share = min(100.0, 100 * state.done / state.total)
-    return f'<div class="sp-bar"><b style="width:{share:.0f}%"></b></div>'
-
-
-def _source(source: Source) -> str:
-    if isinstance(source, HubFile):
-        return f"{source.repo} · {source.file}"
-    return "comes with SpecUI" if isinstance(source, BundledFile) else str(source.path)
-
-
-def row(pair: Pair, on_disk: bool, loaded: Loaded | None, state: LoadState) -> str:
-    """Return one pair of the catalogue."""
-    files = f"<p>target: {escape(_source(pair.target))}</p>"
-    files += f"<p>draft: {escape(_source(pair.draft)) if pair.draft else 'none'}</p>"
-    notes = f'<p class="sp-notes">{escape(pair.notes)}</p>' if pair.notes else ""
-    current = loaded is not None and loaded.name == pair.name
-    return (
-        f'<article class="sp-model" data-pair="{escape(pair.name)}"><div><h3>{escape(pair.title)}</h3>{notes}'
-        f'<div class="sp-files">{files}</div>{_job(pair, state)}</div>'
-        f'<div class="sp-model-side"><span class="sp-state">{_state(current, on_disk)}</span>'
-        f"{_action(pair, current, on_disk, state)}</div></article>"
-    )
-
-
-def _state(current: bool, on_disk: bool) -> str:
-    return "in use" if current else ("on disk" if on_disk else "not here yet")
-
-
-def _action(pair: Pair, current: bool, on_disk: bool, state: LoadState) -> str:
-    if state.busy and state.name == pair.name:
-        off = "" if state.phase == "fetching" else " disabled"
-        return f'<button type="button" class="sp-button" data-act="cancel"{off}>Cancel</button>'
-    if current:
-        return ""
-    label = "Load" if on_disk else "Download and load"
-    off = " disabled" if state.busy else ""
-    name = escape(pair.name)
-    return f'<button type="button" class="sp-button" data-act="load" data-name="{name}"{off}>{label}</button>'
-
-
-def _job(pair: Pair, state: LoadState) -> str:
-    return _job_line(state) if state.name == pair.name else ""
-
-
-def _job_line(state: LoadState) -> str:
-    if state.busy:
-        return f'<p class="sp-status" role="status">{escape(state.line)}</p>{bar(state)}'
-    if state.phase == "failed":
-        return f'<p class="sp-error" role="alert">{escape(state.line)}</p>'
-    return '<p class="sp-status">cancelled</p>' if state.phase == "cancelled" else ""
-
-
-def _current(loaded: Loaded) -> str:
-    """Return the row of a pair that was given by its files and is in no catalogue."""
-    draft = "none" if loaded.draft is None else str(loaded.draft)
-    return (
-        f'<article class="sp-model"><div><h3>{escape(loaded.title)}</h3><div class="sp-files">'
-        f"<p>target: {escape(str(loaded.target))}</p><p>draft: {escape(draft)}</p></div></div>"
-        '<div class="sp-model-side"><span class="sp-state">in use</span></div></article>'
-    )
-
-
-def _orphan(state: LoadState, catalog: Catalog) -> str:
-    return "" if state.name in catalog.pairs or not state.name else _job_line(state)

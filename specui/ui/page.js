@@ -164,6 +164,17 @@ window.specui = (() => {
     if (button.closest("button")) document.querySelectorAll("#sp-tabs [role=tab]")[1]?.click();
   }
 
+  // What takes the server a while is said at once.
+  function looking(words) {
+    const place = document.querySelector("#sp-found .prose, #sp-found .sp-found, #sp-found > *") ?? document.querySelector("#sp-found");
+    if (!place) return;
+    const note = document.createElement("p");
+    note.className = "sp-status";
+    note.setAttribute("role", "status");
+    note.textContent = words;
+    place.prepend(note);
+  }
+
   // One name makes the switch one group: arrow keys move inside it. A pair without a working draft model says why there.
   function tendSwitch() {
     document.querySelectorAll("#sp-switch input").forEach((input) => {
@@ -213,5 +224,5 @@ window.specui = (() => {
     }, 100);
   }
   start();
-  return { keep, keepPartial, keepPrefs, restore, bindBar, bindThread, unfold, openModels, list };
+  return { keep, keepPartial, keepPrefs, restore, bindBar, bindThread, unfold, openModels, looking, list };
 })();
