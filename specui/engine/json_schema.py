@@ -171,7 +171,10 @@ class _Converter:
         fitting = [value for value in values if types is None or any(_is_of_type(value, each) for each in types)]
         if not fitting:
             raise self._error(place, values, f"a value of type {schema['type']}")
-        return self._rule(" | ".join(_literal(value) for value in fitting))
+        try:
+            return self._rule(" | ".join(_literal(value) for value in fitting))
+        except (TypeError, ValueError):
+            raise self._error(place, values, "values that JSON can spell") from None
 
     def _visit_reference(self, reference: object, place: str) -> str:
         if not isinstance(reference, str) or not re.match(r"#(/|$)", reference):
