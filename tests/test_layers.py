@@ -27,6 +27,7 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
     2: (
         "specui.engine.verification",
         "specui.engine.drafting",
+        "specui.engine.translation",
         "specui.engine.costs",
         "specui.engine.llama",
         "specui.engine.chat",
@@ -70,6 +71,8 @@ NEIGHBOURS = {
     ("specui.engine.sampling", "specui.config"),
     ("specui.engine.stats", "specui.config"),
     ("specui.engine.drafting", "specui.engine.verification"),
+    ("specui.engine.translation", "specui.engine.drafting"),
+    ("specui.engine.translation", "specui.engine.verification"),
     ("specui.engine.costs", "specui.engine.drafting"),
     ("specui.engine.chat", "specui.engine.llama"),
     ("specui.engine.llama", "specui.engine.cells"),
