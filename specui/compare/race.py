@@ -139,7 +139,8 @@ class _Run:
         race = self._race
         race.when_cancelled(self._abort)
         try:
-            last = replace(race.progress, phase="done", result=self._result())
+            result = self._result()
+            last = replace(race.progress, phase="done", result=result)
         except _Cancelled:
             last = replace(race.progress, phase="done")
         except _LaneFailed as failure:
