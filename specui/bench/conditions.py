@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
-from specui import __version__
+import specui
 from specui.bench.plan import Plan
 from specui.bench.records import FORMAT
 from specui.engine.cpu import usable_threads
@@ -68,7 +68,7 @@ def header(plan: Plan, pair: Measured, load: Mapping[str, Any]) -> dict[str, Any
 def versions() -> dict[str, str | None]:
     """Return the versions of what does the work."""
     packages = {name: _version(name) for name in PACKAGES}
-    return {"specui": __version__, "python": platform.python_version(), **packages}
+    return {"specui": specui.__version__, "python": platform.python_version(), **packages}
 
 
 def now() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -60,13 +61,24 @@ class Count:
 
 
 class Runner:
-    """Runs what a plan has left to do. `stop` may be called from any thread."""
+    """Runs what a plan has left to do. `stop` may be called from any thread.
 
-    def __init__(self, runtime: Answering, plan: Plan, log: RunLog, listener: Listener) -> None:
+    `check` is called behind every run, before it is recorded; it raises Stopped where the run is not worth keeping.
+    """
+
+    def __init__(
+        self,
+        runtime: Answering,
+        plan: Plan,
+        log: RunLog,
+        listener: Listener,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self._runtime = runtime
         self._plan = plan
         self._log = log
         self._listener = listener
+        self._check = check
         self._stopped = threading.Event()
         self._generation: Generation | None = None
 
@@ -118,6 +130,7 @@ class Runner:
     def _measure(self, turn: Turn) -> None:
         started = now()
         progress = self._answer(turn, self._plan.request(turn))
+        self._check()
         run = _record(turn, started, progress)
         self._log.add(run)
         self._listener.ended(turn, run)

@@ -14,6 +14,7 @@ import gradio as gr
 
 from specui.catalog import Catalog
 from specui.config import SpeculationMode
+from specui.ui.benchmark import BenchmarkTab
 from specui.ui.chat import ChatTab
 from specui.ui.head import CALM, ScriptFirst
 from specui.ui.loader import PairLoader
@@ -28,6 +29,7 @@ QUEUE_SECONDS = 0.05
 """How often the page's queue looks for new events."""
 
 HERE = Path(__file__).parent
+STYLES = ("page.css", "benchmark.css")
 BRAND = '<div class="sp-brand">SpecUI<span>speculative decoding, live</span></div>'
 FONT = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
@@ -59,6 +61,8 @@ def build(house: House) -> gr.Blocks:
                 chat.build(page, models.build_trouble)
             with gr.Tab("Models", id="models"):
                 models.build(page)
+            with gr.Tab("Benchmark", id="benchmark") as benchmark:
+                BenchmarkTab(house.runtime, house.sessions).build(page, benchmark)
     return page
 
 
@@ -75,7 +79,7 @@ def mount(app: Application, page: gr.Blocks) -> None:
         ssr_mode=False,
         max_file_size="1mb",
         theme=gr.themes.Base(primary_hue="slate", neutral_hue="gray", font=FONT, font_mono=MONO),
-        css=(HERE / "page.css").read_text(encoding="utf-8"),
+        css="\n".join((HERE / name).read_text(encoding="utf-8") for name in STYLES),
         head=f"<script>\n{script}</script>",
     )
     app.add_middleware(ScriptFirst, script=CALM)
