@@ -1,12 +1,11 @@
 """Every kind of memory that llama.cpp has gives the same text with drafts as without, on real llama.cpp.
 
 The models are tiny and random (`tiny_models.py`): plain attention, a sliding window, a recurrent state (mamba), and
-states beside attention, copied (jamba) or with llama.cpp's own snapshots (lfm2).
+states beside attention, copied (jamba) or with llama.cpp's own snapshots (lfm2, qwen35).
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,29 +14,23 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import pytest
-from asking import ask
-from tiny_models import N_VOCAB, WINDOW, Kind, write_tiny
+from tiny_models import N_VOCAB, Kind, write_tiny
 from tiny_texts import (
-    DRAFT,
-    SIZE,
+    PROMPT,
+    RECURRENT,
     Quality,
     Scripted,
     assert_holds_what_it_says,
     assert_same,
     open_context,
-    row_behind,
     write,
 )
 
-from specui import pairs
-from specui.config import LoadSettings, SpeculationMode, home
-from specui.engine.cells import Cells
 from specui.engine.checkpoint import RollbackKind
 from specui.engine.costs import calibrate
 from specui.engine.drafting import DraftModel
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
 from specui.errors import DecodeError, RollbackError
-from specui.runtime import Runtime
 
 KINDS: dict[Kind, RollbackKind] = {
     "llama": "cut",
@@ -45,10 +38,8 @@ KINDS: dict[Kind, RollbackKind] = {
     "mamba": "checkpoint",
     "jamba": "checkpoint",
     "lfm2": "snapshots",
+    "qwen35": "snapshots",
 }
-RECURRENT: tuple[Kind, ...] = ("mamba", "jamba", "lfm2")
-PROMPT = [1, *((37 * place) % 300 + 10 for place in range(99))]
-"""Longer than a batch of 64, and than the sliding window."""
 
 
 @pytest.fixture(scope="module")
@@ -368,146 +359,3 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
         return code
 
     monkeypatch.setattr(llama_cpp, "llama_decode", decode)
-
-
-class TestWithoutCopies:
-    """Where llama.cpp cannot write the state out, drafting is off with a reason, and text goes on."""
-
-    @pytest.fixture
-    def path(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.setattr(Cells, "save", lambda _cells, _buffer: False)
-        return write_tiny(folder / "uncopied.gguf", "mamba")
-
-    def test_cuts_are_refused(self, path: Path) -> None:
-        model = Model(path)
-        context = open_context(model)
-        assert context.rollback.kind == "none"
-        assert "cannot save" in (context.rollback.reason or "")
-        assert context.tokens == []
-        context.decode(PROMPT[:30], 1)
-        context.keep_row()
-        context.decode(PROMPT[30:40], 10)
-        with pytest.raises(RollbackError):
-            context.truncate(35)
-        assert context.tokens == PROMPT[:40]
-        context.close()
-        model.close()
-
-    def test_the_loop_goes_on_without_drafts(self, path: Path) -> None:
-        model = Model(path)
-        context, plain = open_context(model), open_context(model)
-        want = write(plain, PROMPT, max_tokens=40).ids
-        text = write(context, PROMPT, Scripted([*PROMPT, *want], "half"), 40)
-        assert_same(plain, PROMPT, text.ids, want)
-        assert len(text.failed) == 1
-        context.close()
-        plain.close()
-        model.close()
-
-    def test_a_runtime_says_why(self, path: Path) -> None:
-        runtime = Runtime(LoadSettings(ctx_size=512, threads=1))
-        runtime.load(pairs.from_paths(path))
-        plain = ask(runtime, "hello there", "none", 24, raw=True)
-        drafted = ask(runtime, "hello there", "prompt-lookup", 24, raw=True)
-        assert drafted.token_ids == plain.token_ids
-        assert drafted.stats.speculation_used == "none"
-        assert "cannot save" in (drafted.stats.speculation_off_reason or "")
-        runtime.close()
-
-
-class TestSlidingWindow:
-    """What a cut needs behind the window is there, or the cut is refused."""
-
-    @pytest.fixture
-    def model(self, folder: Path) -> Iterator[Model]:
-        model = Model(write_tiny(folder / "window.gguf", "gemma3"))
-        yield model
-        model.close()
-
-    def test_a_history_of_many_windows_is_edited_early(self, model: Model) -> None:
-        context, plain = open_context(model), open_context(model)
-        long = (PROMPT * 7)[: 20 * WINDOW]
-        for start in range(0, len(long), 64):
-            context.decode(long[start : start + 64], 1)
-        for length in (19 * WINDOW + 3, 5 * WINDOW, 10):
-            context.truncate(length)
-            assert context.tokens == long[:length]
-            assert_holds_what_it_says(context, plain)
-            context.truncate(length)
-        context.close()
-        plain.close()
-
-    def test_a_memory_of_the_window_alone_refuses(self, model: Model) -> None:
-        """llama.cpp itself would drop the tail and leave the window empty."""
-
-        class Narrow(Context):
-            def _params(self) -> Any:
-                params = super()._params()
-                params.swa_full = False
-                return params
-
-        context, plain = Narrow(model, ContextSize(1024, 64, 17), 1, AbortFlag()), open_context(model)
-        long = (PROMPT * 7)[: 20 * WINDOW]
-        for start in range(0, len(long), 64):
-            context.decode(long[start : start + 64], 1)
-        with pytest.raises(RollbackError):
-            context.truncate(10)
-        assert context.tokens == long
-        context.decode(PROMPT[:17], 17)
-        context.truncate(len(long) + 3)
-        assert_holds_what_it_says(context, plain)
-        context.close()
-        plain.close()
-
-
-RAW = "the quick brown fox jumps over the lazy dog. the quick brown fox "
-
-
-@pytest.mark.parametrize("kind", RECURRENT, scope="module")
-def test_a_runtime_on_states(folder: Path, kind: Kind) -> None:
-    """Every mode writes what none writes, then a second turn, then an edited first one."""
-    target = write_tiny(folder / f"runtime-{kind}.gguf", kind)
-    draft = write_tiny(folder / f"runtime-draft-{kind}.gguf", kind, seed=9)
-    runtime = Runtime(LoadSettings(ctx_size=1024, batch_size=64, threads=1))
-    runtime.load(pairs.from_paths(target, draft))
-    model = Model(target)
-    plain = open_context(model)
-    modes: tuple[SpeculationMode, ...] = ("prompt-lookup", "draft-model", "auto", "none")
-    for prompt in (RAW, RAW + "and again the quick brown ", RAW.replace("lazy", "busy")):
-        want = ask(runtime, prompt, "none", 120, raw=True)
-        for mode in modes:
-            got = ask(runtime, prompt, mode, 120, raw=True)
-            assert got.error is None
-            assert_same(plain, want.prompt_token_ids, got.token_ids, want.token_ids)
-            assert got.stats.speculation_used == mode
-            assert got.stats.speculation_off_reason is None
-    plain.close()
-    runtime.close()
-    model.close()
-
-
-GEMMA = Path(os.environ.get("SPECUI_GEMMA") or home() / "gemma-3-270m-q4_k_m.gguf")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not GEMMA.exists(), reason=f"no gemma-3-270m at {GEMMA}; name its file in SPECUI_GEMMA")
-def test_gemma_beyond_its_window() -> None:
-    model = Model(GEMMA)
-    size = ContextSize(1024, 256, 17)
-    context, plain = Context(model, size, None, AbortFlag()), Context(model, size, None, AbortFlag())
-    words = "The river ran down from the hills and past the mill, where nobody had lived for years. "
-    prompt = model.tokenize(words * 40, add_special=True, parse_special=False)
-    assert len(prompt) > 700, "its window is 512"
-    want = write(plain, prompt, max_tokens=24).ids
-    text = write(context, prompt, Scripted([*prompt, *want], "mixed"), 24)
-    assert text.ids[:8] == want[:8]
-    context.truncate(60)
-    context.decode([prompt[60]], 1)
-    best = np.argsort(row_behind(plain, prompt[:61]))[-1]
-    assert context.logits(0).argmax() == best
-    context.close()
-    plain.close()
-    model.close()
-
-
-assert SIZE.max_rows > DRAFT

@@ -14,8 +14,8 @@ import llama_cpp
 from specui.engine.checkpoint import Buffer
 
 MOST_SNAPSHOTS = 7
-"""llama.cpp writes every snapshot with nodes of its own in the graph and ends the process where they are too many; a
-model of the LFM2 kind with 16 layers takes 20 and not 31."""
+"""llama.cpp writes every snapshot with nodes of its own in the graph, and ends the process where they are too many for
+it: of the Nemotron-H kind with 52 layers 11 fit and 15 do not, of LFM2 with 16 layers 20 and not 31."""
 
 SNAPSHOT_BYTES = 256 * 2**20
 """What all snapshots of a context may take; each is as large as the state."""
