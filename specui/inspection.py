@@ -131,7 +131,7 @@ def verdict(facts: PairFacts) -> str:
     if comparison is None or draft is None:
         return f"{target.vocabulary_size:,} tokens; no draft to compare"
     if comparison.reason:
-        return f"does not fit: {comparison.reason} ({100 * comparison.share_equal:.0f} % of the tokens are alike)"
+        return f"does not fit: {comparison.reason} ({int(100 * comparison.share_equal)} % of the tokens are alike)"
     if target.vocabulary_size != draft.vocabulary_size:
         return f"fits: {target.vocabulary_size:,} and {draft.vocabulary_size:,} tokens, which differ by padding"
     return f"fits: {target.vocabulary_size:,} tokens in both"

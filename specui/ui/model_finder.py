@@ -46,7 +46,7 @@ element.addEventListener('click', (event) => {
     if (button) ask(event, JSON.parse(button.dataset.words));
 });
 element.addEventListener('submit', (event) => {
-    const words = JSON.parse(event.target.dataset.words);
+    const words = JSON.parse(event.target.dataset.asked);
     ask(event, { ...words, words: event.target.querySelector('input').value });
 });"""
 
@@ -66,7 +66,7 @@ class ModelFinder:
         found.choose(self._on_choose, None, [found], **DIRECT)
 
     def _on_choose(self, event: gr.EventData) -> str:
-        return self.answer({key: str(getattr(event, key, "")) for key in ("act", "words", "target", "draft")})
+        return self.answer({key: str(getattr(event, key, "")) for key in ("act", "words", "chosen", "draft")})
 
     def answer(self, asked: dict[str, str]) -> str:
         """Return what was found, or why nothing was, as HTML."""
@@ -77,7 +77,7 @@ class ModelFinder:
 
     def _answer(self, asked: dict[str, str]) -> str:
         act, words = asked.get("act"), asked.get("words", "").strip()
-        target = source_of(asked.get("target", ""))
+        target = source_of(asked.get("chosen", ""))
         if act == "search" and words:
             return self._search(words)
         if act == "drafts" and target is not None:
@@ -160,7 +160,7 @@ def _models(where: str, models: list[Model]) -> str:
         _item(
             each.quantisation or each.name,
             f"{each.name} · {size(each.size_bytes)}",
-            _button("Choose as target", act="drafts", target=text_of(each.source)),
+            _button("Choose as target", act="drafts", chosen=text_of(each.source)),
         )
         for each in models
     ]
@@ -170,10 +170,10 @@ def _models(where: str, models: list[Model]) -> str:
 def _drafts(target: Source, found: list[Offer]) -> str:
     bundled = [offer for offer in found if isinstance(offer.source, BundledFile)]
     rows = [_draft(target, offer) for offer in found if offer not in bundled]
-    without = _item("No draft", "prompt lookup needs none", _button("Add", act="add", target=text_of(target)))
-    carried = escape(json.dumps({"act": "drafts", "target": text_of(target)}))
+    without = _item("No draft", "prompt lookup needs none", _button("Add", act="add", chosen=text_of(target)))
+    carried = escape(json.dumps({"act": "drafts", "chosen": text_of(target)}))
     other = (
-        f'<form class="sp-finder-row" data-words="{carried}">'
+        f'<form class="sp-finder-row" data-asked="{carried}">'
         '<input type="search" autocomplete="off" spellcheck="false" '
         'aria-label="Another draft" placeholder="another draft: owner/name/file.gguf, or a path">'
         '<button class="sp-button" type="submit">Look</button></form>'
@@ -185,5 +185,5 @@ def _draft(target: Source, offer: Offer) -> str:
     if offer.reason:
         return _item(describe(offer.source), offer.reason, "")
     told = f"{size(offer.size_bytes)} · speaks the target's vocabulary"
-    add = _button("Add", act="add", target=text_of(target), draft=text_of(offer.source))
+    add = _button("Add", act="add", chosen=text_of(target), draft=text_of(offer.source))
     return _item(describe(offer.source), told, add)
