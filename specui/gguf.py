@@ -287,7 +287,7 @@ class _Metadata:
             context_length=self._number("context_length"),
             block_count=self._blocks,
             embedding_length=self._number("embedding_length"),
-            feed_forward_length=self._most("feed_forward_length"),
+            feed_forward_lengths=self._by_block("feed_forward_length", (0,) * self._blocks),
             expert_count=self._number("expert_count"),
             expert_used_count=self._most("expert_used_count"),
             expert_feed_forward_length=self._most("expert_feed_forward_length"),

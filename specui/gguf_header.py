@@ -92,7 +92,7 @@ class Header:
     context_length: int
     block_count: int
     embedding_length: int
-    feed_forward_length: int
+    feed_forward_lengths: tuple[int, ...]
     expert_count: int
     expert_used_count: int
     expert_feed_forward_length: int
@@ -107,6 +107,11 @@ class Header:
     tensors: tuple[Tensor, ...]
     header_bytes: int
     entries: Mapping[str, Value]
+
+    @property
+    def feed_forward_length(self) -> int:
+        """The widest feed-forward layer."""
+        return max(self.feed_forward_lengths, default=0)
 
     @property
     def parameter_count(self) -> int:
