@@ -190,7 +190,7 @@ def test_gemma_beyond_its_window() -> None:
     """A history of more than 512 tokens, drafts of 16, then an edit near the beginning."""
     model = Model(GEMMA)
     size = ContextSize(1024, 256, 17)
-    context, plain = Context(model, size, None, AbortFlag()), Context(model, size, None, AbortFlag())
+    context, plain = open_context(model, size), open_context(model, size)
     words = "The river ran down from the hills and past the mill, where nobody had lived for years. "
     prompt = model.tokenize(words * 32, add_special=True, parse_special=False)[:600]
     want = write(plain, prompt, max_tokens=12).ids
