@@ -23,6 +23,7 @@ from gguf_bytes import Bytes, Plain, entry, header, tensor, text
 
 from specui.catalog import PairFiles
 from specui.errors import ModelFileError
+from specui.estimate import estimate
 from specui.gguf import read_header
 from specui.gguf_format import Reader
 
@@ -56,6 +57,7 @@ def attempt(data: bytes, know_size: bool = True) -> str:
     try:
         found = read_header(Bytes(data, know_size))
         assert sum(found.tensor_bytes_by_type.values()) == found.tensor_bytes
+        assert estimate(found, None, 2048, 256).total_bytes > 0
         found.vocabulary()
         for value in found.entries.values():
             if not isinstance(value, int | float | bytes):
