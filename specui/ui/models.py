@@ -6,7 +6,8 @@ A pair that cannot be fetched or loaded leaves the current one running; the reas
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +18,7 @@ from specui import hub, inspection
 from specui.catalog import Cancelled, Catalog, OnProgress, Pair, PairFiles
 from specui.config import LoadSettings
 from specui.errors import SpecUIError
-from specui.pace import size
+from specui.pace import size as bytes_words
 from specui.ui.loader import LoadState, PairLoader
 from specui.ui.looks import Looks
 from specui.ui.model_finder import ModelFinder
@@ -48,6 +49,14 @@ class Keeper(Protocol):
 
     def downloaded(self, pair: Pair) -> list[Path]: ...
     def removable(self, pair: Pair, others: Iterable[Pair]) -> list[Path]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Whether all of a pair is here, and its downloaded files with their bytes."""
+
+    whole: bool
+    files: Mapping[Path, int]
 
 
 class ModelsTab:
@@ -119,7 +128,7 @@ class ModelsTab:
             return
         try:
             freed = hub.remove(self._finder.removable(pair, self._others(pair)))
-            self._note = f"{pair.title}: {size(freed)} freed."
+            self._note = f"{pair.title}: {bytes_words(freed)} freed."
         except SpecUIError as error:
             self._note = str(error)
         self._looks.forget(pair.name)
@@ -148,25 +157,26 @@ class ModelsTab:
 
     def _render_list(self) -> str:
         loaded, state = self._runtime.loaded, self._loader.state
-        rows = "".join(self._row(pair) for pair in self._catalog)
+        disk = {pair.name: self._stored(pair) for pair in self._catalog}
+        rows = "".join(self._row(pair, disk) for pair in self._catalog)
         known = loaded is None or loaded.name in self._catalog.pairs
         other = "" if known or loaded is None else current_row(loaded, self._unload_buttons())
         orphan = "" if state.name in self._catalog.pairs or not state.name else job_line(state)
         note = f'<p class="sp-status" role="status">{escape(self._note)}</p>' if self._note else ""
-        return f'<div class="sp-models"><h2>Models</h2>{self._summary(loaded)}{note}{other}{orphan}{rows}</div>'
+        return f'<div class="sp-models"><h2>Models</h2>{self._summary(loaded, disk)}{note}{other}{orphan}{rows}</div>'
 
-    def _row(self, pair: Pair) -> str:
-        current = self._is_loaded(pair)
-        gone: list[Path] = []
-        all_files: list[Path] = []
-        if isinstance(self._finder, Keeper):
-            all_files = self._finder.downloaded(pair)
-            gone = self._finder.removable(pair, self._others(pair)) if all_files else []
+    def _stored(self, pair: Pair) -> _Stored:
+        files = self._finder.downloaded(pair) if isinstance(self._finder, Keeper) else []
+        return _Stored(self._on_disk(pair), {path: path.stat().st_size for path in files if path.exists()})
+
+    def _row(self, pair: Pair, disk: Mapping[str, _Stored]) -> str:
+        current, own = self._is_loaded(pair), disk[pair.name]
+        kept = {path for name, other in disk.items() if name != pair.name and other.whole for path in other.files}
         now = RowState(
-            on_disk=self._on_disk(pair),
+            on_disk=own.whole,
             current=current,
-            freed_bytes=sum(path.stat().st_size for path in gone if path.exists()),
-            kept_files=len(all_files) - len(gone),
+            freed_bytes=sum(size for path, size in own.files.items() if path not in kept),
+            kept_files=len(own.files.keys() & kept),
             look=self._looks.of(pair.name),
         )
         return row(pair, now, self._loader.state, self._unload_buttons() if current else "")
@@ -178,16 +188,16 @@ class ModelsTab:
             parts.append(button("unload-draft", "Free the draft's memory"))
         return "".join(parts)
 
-    def _summary(self, loaded: Loaded | None) -> str:
+    def _summary(self, loaded: Loaded | None, disk: Mapping[str, _Stored]) -> str:
         """Return what memory and disk hold."""
         parts = []
         if loaded is not None:
-            draft = f", draft {size(loaded.draft_bytes)}" if loaded.draft_bytes else ", no draft loaded"
-            parts.append(f"Weights in memory: target {size(loaded.target_bytes)}{draft}.")
+            draft = f", draft {bytes_words(loaded.draft_bytes)}" if loaded.draft_bytes else ", no draft loaded"
+            parts.append(f"Weights in memory: target {bytes_words(loaded.target_bytes)}{draft}.")
         if isinstance(self._finder, Keeper):
-            paths = {path for pair in self._catalog for path in self._finder.downloaded(pair)}
-            used = sum(path.stat().st_size for path in paths if path.exists())
-            parts.append(f"Downloads: {size(used)} on disk, {size(hub.free_bytes())} free.")
+            files = {path: size for stored in disk.values() for path, size in stored.files.items()}
+            used = sum(files.values())
+            parts.append(f"Downloads: {bytes_words(used)} on disk, {bytes_words(hub.free_bytes())} free.")
         return f'<p class="sp-status">{escape(" ".join(parts))}</p>' if parts else ""
 
     def _on_disk(self, pair: Pair) -> bool:
