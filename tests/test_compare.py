@@ -448,6 +448,7 @@ def test_a_difference_is_found_in_small_batches_and_on_what_the_cache_holds() ->
     cache.decode([9, 9, 9], 0)
     found = first_difference(cache, [3] * 10, [1] * 6, [1] * 5 + [2])
     assert found is not None and found.kernel_shift == pytest.approx(0.1, abs=1e-6)
+    assert cache.tokens == [3] * 10 + [1] * 5
 
 
 # The handle

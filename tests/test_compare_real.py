@@ -19,9 +19,11 @@ from specui.compare.handle import Race
 from specui.compare.race import start_race
 from specui.compare.records import LaneSpec, RaceProgress, RaceRequest, RaceResult, parse_modes
 from specui.config import DraftingSettings, Limits, LoadSettings, SamplingSettings, StepSettings
+from specui.engine.difference import first_difference
 from specui.engine.llama import Context
 from specui.errors import BlankPromptError, DecodeError, SpecUIError
 from specui.generation import GenerationRequest, Message
+from specui.lane import Lane
 from specui.runtime import Runtime
 
 pytestmark = pytest.mark.slow
@@ -273,3 +275,18 @@ def test_a_prompt_that_is_too_long_is_named(command: Any) -> None:
     ran = command("--raw", "--prompt", " a" * 600, "--modes", "none,auto")
     assert (ran.code, ran.out) == (1, "")
     assert "601" in ran.err and "512" in ran.err and "Traceback" not in ran.err
+
+
+def test_a_forged_token_is_told_from_a_near_tie(one_thread: Runtime, bundled_pair: PairFiles) -> None:
+    """Whatever stands in for a token of the answer, the gap at its place is the target's own there."""
+    base = run(one_thread, RaceRequest(ask(COPY, 16), lanes("none,prompt-lookup", bundled_pair), repeats=1)).lanes[0]
+    prompt, ids = base.runs[0].prompt_token_ids, base.runs[0].token_ids
+    lane = Lane(one_thread.shelf, bundled_pair.target, None, one_thread.settings)
+    try:
+        found = [first_difference(lane.target, prompt, [*ids[:place], 0], ids) for place in range(len(ids))]
+    finally:
+        lane.close()
+    assert [each.index for each in found if each is not None] == list(range(len(ids)))
+    clear = [each for each in found if each is not None and each.top_two_gap > 1]
+    assert len(clear) > len(ids) // 2
+    assert all(each.kernel_shift < 0.1 and not each.near_tie for each in clear)
