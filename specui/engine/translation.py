@@ -136,6 +136,8 @@ class DraftText:
 
     def read(self, tokens: Sequence[int]) -> None:
         """Append target tokens that follow the `num_read` read so far."""
+        if not tokens:
+            return
         opening = len(self._target.opening)
         skipped = opening if not self.num_read and list(tokens[:opening]) == self._target.opening else 0
         for token in tokens[skipped:]:
