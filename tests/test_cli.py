@@ -13,6 +13,8 @@ import pytest
 
 from specui import cli
 from specui.catalog import PairFiles
+from specui.commands import options
+from specui.commands.options import Parser
 from specui.config import SPECULATION_MODES
 
 pytestmark = pytest.mark.slow
@@ -151,6 +153,35 @@ def test_sampling_stop_and_seed_reach_the_engine(run: Any, pair_flags: list[str]
     assert cut["finish_reason"] == "stop"
 
 
+def test_a_logit_bias_moves_the_choice(run: Any, pair_flags: list[str]) -> None:
+    base = ["generate", *pair_flags, "--prompt", "Name a colour.", "--max-tokens", 1, "--json"]
+    first, second = run(*base).json["token_ids"][0], 42
+    assert run(*base, "--logit-bias", f"{first}=-100").json["token_ids"] != [first]
+    assert run(*base, "--logit-bias", f"{first}=-1.5", "--logit-bias", f"{second}=100").json["token_ids"] == [second]
+
+
+def test_exact_is_a_setting_of_drafting() -> None:
+    parser = Parser()
+    options.add_step_options(parser)
+    assert options.step_settings(parser.parse_args(["--exact"])).drafting.exact
+    assert not options.step_settings(parser.parse_args([])).drafting.exact
+
+
+def test_the_three_ways_to_give_a_form(run: Any, pair_flags: list[str], tmp_path: Path) -> None:
+    base = ["generate", *pair_flags, "--prompt", "Is the sky blue?", "--max-tokens", 40, "--json"]
+    grammar = 'root ::= "yes, it is" | "no"'
+    (tmp_path / "g.gbnf").write_text(grammar, encoding="utf-8")
+    for flags in (["--grammar", grammar], ["--grammar-file", tmp_path / "g.gbnf"]):
+        answer = run(*base, *flags).json
+        assert answer["text"] in ("yes, it is", "no")
+        assert answer["finish_reason"] == "stop"
+    schema = {"properties": {'été "x"': {"enum": ["blau 青", "rot"]}}, "required": ['été "x"']}
+    (tmp_path / "s.json").write_text(json.dumps(schema), encoding="utf-8")
+    for text in (json.dumps(schema), f"@{tmp_path / 's.json'}"):
+        answer = run(*base, "--json-schema", text).json
+        assert json.loads(answer["text"])['été "x"'] in ("blau 青", "rot")
+
+
 def test_a_draft_that_cannot_be_used_is_told_in_the_figures(run: Any, bundled_pair: PairFiles, tmp_path: Path) -> None:
     assert bundled_pair.draft is not None
     short = tmp_path / "short.gguf"
@@ -210,6 +241,20 @@ class TestMistakes:
             (["--prompt", "Hi", "--temperature", "nan"], "temperature"),
             (["--prompt", "Hi", "--top-p", "1.5"], "top_p"),
             (["--prompt", "Hi", "--stop", ""], "stop"),
+            (["--prompt", "Hi", "--logit-bias", "5"], "--logit-bias"),
+            (["--prompt", "Hi", "--logit-bias", "five=1"], "--logit-bias"),
+            (["--prompt", "Hi", "--logit-bias", "5=101"], "logit_bias"),
+            (["--prompt", "Hi", "--logit-bias=-5=1"], "logit_bias"),
+            (["--prompt", "Hi", "--logit-bias", "5=nan"], "logit_bias"),
+            (["--prompt", "Hi", "--logit-bias", "5=1", "--logit-bias", "5=2"], "logit_bias"),
+            (["--prompt", "Hi", "--grammar", " "], "--grammar"),
+            (["--prompt", "Hi", "--grammar", 'root ::= "a'], "line 1, column 10"),
+            (["--prompt", "Hi", "--grammar", 'root ::= "a"', "--json-schema", "{}"], "--json-schema"),
+            (["--prompt", "Hi", "--grammar-file", "/nowhere/g"], "/nowhere/g"),
+            (["--prompt", "Hi", "--json-schema", "{"], "--json-schema"),
+            (["--prompt", "Hi", "--json-schema", "@/nowhere/s"], "/nowhere/s"),
+            (["--prompt", "Hi", "--json-schema", '{"pattern": "a"}'], "'pattern'"),
+            (["--prompt", "Hi", "--json-schema", '{"type": "number", "maximum": 3}'], "'maximum'"),
             (["--prompt", "Hi", "--ctx-size", "2"], "ctx_size"),
             (["--prompt", "Hi", "--threads", "0"], "threads"),
             (["--prompt", "Hi", "--pair", "bundled", "--target", "x.gguf"], "--pair"),

@@ -113,6 +113,21 @@ def test_a_top_k_asks_about_few_tokens() -> None:
     assert 0 < sum(asked) < N_VOCAB / 10
 
 
+@pytest.mark.parametrize("best", [0, 2])
+def test_a_row_may_be_shorter_than_the_vocabulary(best: int) -> None:
+    row = random_row()[:100]
+    before = row.copy()
+    with grammar([7, 9, 100, 4999]).masked(row, best):
+        assert np.flatnonzero(np.isfinite(row)).tolist() == [7, 9]
+    assert (row == before).all()
+
+
+def test_reach_counts_the_tokens_that_fit_and_moves_nothing() -> None:
+    state = grammar([1, 2], [3], [4], [5])
+    assert [state.reach(tokens) for tokens in ([], [3], [1], [2, 3, 5], [1, 3, 4])] == [0, 0, 1, 2, 3]
+    assert state.allows(1)
+
+
 @pytest.mark.parametrize("best", [0, 1])
 def test_a_dead_end_is_said_and_leaves_the_row(best: int) -> None:
     row = random_row()

@@ -6,7 +6,7 @@ about text or drafts. To ask about one token costs microseconds, about a whole v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, Self
 
@@ -67,10 +67,20 @@ class Grammar:
         """Return whether `token` may come next."""
         return 0 <= token < self._n_vocab and bool(self._state.allowed(np.array([token]))[0])
 
+    def reach(self, tokens: Sequence[int]) -> int:
+        """Return how many of `tokens`, from the first on, may come next in turn; nothing is moved on."""
+        state = self.fork()
+        for count, token in enumerate(tokens):
+            if not state.allows(token):
+                return count
+            state._state.accept(token)
+        return len(tokens)
+
     @contextmanager
     def masked(self, row: Logits, best: int = 0) -> Iterator[None]:
-        """Write minus infinity into the tokens of `row` [n_vocab] that may not come next; take it back at the end.
+        """Write minus infinity into the tokens of `row` that may not come next; take it back at the end.
 
+        `row` [n_vocab] may be shorter, as a draft's may be, and knows fewer tokens then.
         With `best` only so many of the best allowed tokens are sure to keep their logits, which is what a filter of
         that top-k looks at and often costs a hundredth; the row must then hold penalties and biases already.
         Raises SpecUIError where no token may come next.
@@ -95,6 +105,7 @@ class Grammar:
             if len(found) >= best:
                 return found
         found = self._state.allowed_ids()
+        found = found[found < len(row)]
         if len(found) == 0:
             raise SpecUIError("No token of this model fits what the grammar wants next; change the grammar")
         return found
