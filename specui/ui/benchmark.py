@@ -103,12 +103,13 @@ class BenchmarkTab:
         self._stop.click(self._on_stop, None, None, **DIRECT)
         self._timer.tick(self._on_tick, self._seen, shown, **DIRECT)
         self._board.save(self._on_save, None, self._file, **DIRECT)
+        self._suite.input(self._on_suite, self._suite, self._kinds, **DIRECT)
         for widget in form:
-            widget.input(self._on_form, form, [self._size, self._kinds], **DIRECT)
+            widget.input(self._on_form, form, self._size, **DIRECT)
         page.load(lambda: None, None, self._longest, **DIRECT)  # a number made without a value shows 0
         for opened in (page.load, tab.select):
             opened(self._on_tick, self._seen, shown, **DIRECT)
-            opened(self._on_form, form, [self._size, self._kinds], **DIRECT)
+            opened(self._on_form, form, self._size, **DIRECT)
 
     def _on_start(self, *values: Any) -> Updates:
         try:
@@ -151,15 +152,17 @@ class BenchmarkTab:
         """Return a number that differs from one benchmark to the next, too."""
         return hash((id(self._job), progress.version))
 
-    def _on_form(self, *values: Any) -> Updates:
-        """Say how many runs are chosen; another suite brings other kinds."""
-        kinds = load_suite(values[0]).kinds
-        chosen = [kind for kind in values[1] if kind in kinds]
+    def _on_form(self, *values: Any) -> str:
+        """Say how many runs are chosen."""
         try:
-            words = size(read_plan((values[0], chosen, *values[2:])))
+            return size(read_plan(values))
         except SpecUIError as error:
-            words = thread.error(str(error))
-        return {self._size: words, self._kinds: gr.CheckboxGroup(_kind_choices(kinds), value=chosen)}
+            return thread.error(str(error))
+
+    def _on_suite(self, name: str) -> Any:
+        """Another suite brings other kinds."""
+        kinds = load_suite(name).kinds
+        return gr.CheckboxGroup(_kind_choices(kinds), value=list(kinds))
 
     def _on_save(self, event: gr.EventData) -> str:
         """Send a file to the browser, which saves it."""

@@ -38,7 +38,7 @@ EMPTY = (
     "stays usable; its answers take their turn between two runs, and are better left for later if figures are to be "
     "steady.</p></div>"
 )
-HEADS = ("", "speed, times none", "", "tok/s", "accepted", "per pass", "runs")
+HEADS = ("", "times none", "", "interval", "tok/s", "accepted", "per pass", "runs")
 
 
 def mode_name(label: str) -> str:
@@ -124,6 +124,7 @@ def _row(cell: Cell, top: float) -> str:
     differs = "" if same is None or same.same == same.compared else f", {same.compared - same.same} with other tokens"
     figures = (
         f"{times:.2f} ×" if times is not None else "–",
+        f"{speed.low:.2f}–{speed.high:.2f}" if speed is not None and speed.pairs > 1 else "",
         number(cell.decode_tokens_per_second),
         percent(cell.acceptance_rate),
         number(cell.mean_acceptance_length, 2),
@@ -146,7 +147,8 @@ def _bar(cell: Cell, times: float | None, top: float) -> str:
     if speed is not None:
         left, right = 100 * speed.low / top, 100 * speed.high / top
         line = f'<u style="left:{left:.1f}%;width:{right - left:.1f}%"></u>' if speed.pairs > 1 else ""
-        words = f"{speed.median:.2f} times none, {speed.low:.2f} to {speed.high:.2f}, {speed.pairs} pairs"
+        between = f", {speed.low:.2f} to {speed.high:.2f}, {speed.pairs} pairs" if speed.pairs > 1 else ", one pair"
+        words = f"{speed.median:.2f} times none{between}"
     elif cell.mode == BASELINE:
         words = "the measure of the others"
     return (
