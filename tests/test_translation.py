@@ -301,6 +301,38 @@ class TestCharacters:
         assert PLAIN.text_of(propose(drafter, committed, 3).tokens).startswith(b" big")
 
 
+class Lowering(Toy):
+    """A tokenizer that does not give back what it is given."""
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the ids of the text in small letters."""
+        return super().tokenize(text.lower(), add_special, parse_special)
+
+
+@pytest.mark.parametrize(("writes", "proposed"), [(" a ABC", b" a "), ("B", b""), (" ab", b" ab")])
+def test_ids_whose_bytes_are_not_the_drafts_are_not_proposed(writes: str, proposed: bytes) -> None:
+    target = Lowering([" the", " house"])
+    committed = target.split(b"x")
+    drafter = begun(target, PLAIN, writer(PLAIN, reading("x" + writes)), committed)
+    assert target.text_of(propose(drafter, committed, 20).tokens) == proposed
+
+
+class Forgetting(Toy):
+    """A tokenizer that knows no `b` and writes a token without text for it."""
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the ids of the text with a control token for each `b`."""
+        return super().tokenize(text.replace("b", "<odd>"), add_special, parse_special="b" in text)
+
+
+def test_a_letter_that_the_target_does_not_know_ends_the_draft() -> None:
+    target = Forgetting([" the", " house"], ["<end>", "<odd>"])
+    committed = target.split(b"x")
+    drafter = begun(target, PLAIN, writer(PLAIN, reading("x the b house")), committed)
+    tokens = propose(drafter, committed, 20).tokens
+    assert tokens == target.split(b" the ")
+
+
 CHAT = Toy([" the", " house", "user", "model"], ["<end>", "<turn>", "<odd>", "<s>"], opening="<s>")
 OTHER_CHAT = Toy([" the house", "us", "er"], ["<turn>", "<begin>", "<end>"], opening="<begin>")
 
