@@ -141,13 +141,16 @@ def reading(story: str) -> Continue:
     return lambda raw: story.encode()[len(raw) :] if story.encode().startswith(raw) else b""
 
 
-def writer(toy: Toy, go_on: Continue) -> Script:
-    """Return a model that writes `go_on` in the tokens of `toy`, and its end where nothing follows."""
+def writer(toy: Toy, go_on: Continue, peak: float = 20.0) -> Script:
+    """Return a model that writes `go_on` in the tokens of `toy`, and its end where nothing follows.
+
+    The logit of its best token is `peak`, that of all others 0.
+    """
 
     def script(tokens: Sequence[int]) -> Logits:
         follows = go_on(toy.text_of(tokens).removeprefix(b" " if toy.spaced else b""))
         row = np.zeros(toy.n_vocab, np.float32)
-        row[toy.split(follows)[0] if follows else next(iter(toy.end_tokens))] = 20.0
+        row[toy.split(follows)[0] if follows else next(iter(toy.end_tokens))] = peak
         return row
 
     return script
@@ -378,6 +381,14 @@ class TestMarkup:
         assert CHAT.text_of(propose(drafter, committed, 8).tokens) == b" the house"
         assert drafter.counts == TranslationCounts(1, 2, 0)
 
+    def test_an_end_that_has_a_text_ends_the_draft_as_well(self) -> None:
+        """Files may list their end of turn as a plain token."""
+        draft = Toy([" the", " bye"])
+        draft.end_tokens = frozenset(draft.split(b" bye"))
+        committed = CHAT.split(b"x")
+        drafter = begun(CHAT, draft, writer(draft, reading("x the bye the")), committed)
+        assert CHAT.text_of(propose(drafter, committed, 20).tokens) == b" the"
+
     @pytest.mark.parametrize("name", ["<end>", "<turn>", "<odd>"])
     def test_markup_written_as_text_is_proposed_as_text(self, name: str) -> None:
         committed = CHAT.split(b"x")
@@ -511,6 +522,22 @@ def test_greedy_ids_equal_mode_none(cap: int, wrong: float) -> None:
         drafted += got.stats.num_draft_tokens
     assert accepted > (0.4 if wrong else 0.9) * drafted, "a draft that knows the text is mostly right"
     assert drafted > 100
+
+
+def test_a_seed_gives_the_sampled_text_of_mode_none() -> None:
+    """Sampled ids are often halves of characters, or no text at all."""
+    accepted, sampling = 0, SamplingSettings(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+    for seed in range(15):
+        target, draft = random_toy(seed), random_toy(seed + 1000)
+        script = writer(target, rambling(seed), peak=8.5)
+        plan = Plan(target.split(random_text(seed, 40).encode()), max_tokens=60, sampling=sampling, seed=seed)
+        want = answer(plan, FakeCache(script))
+        drafters = TranslatedDrafters(FakeCache(writer(draft, rambling(seed))), target, draft)
+        got = answer(plan.with_mode("draft-model", 4), FakeCache(script), drafters)
+        assert got.tokens == want.tokens, f"model {seed}"
+        assert want.tokens != answer(Plan(plan.prompt, max_tokens=60), FakeCache(script)).tokens
+        accepted += got.stats.num_accepted_tokens
+    assert accepted > 100
 
 
 @pytest.mark.parametrize("place", range(1, 9))

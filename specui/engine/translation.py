@@ -294,7 +294,7 @@ class TranslatedDraft:
         self._cache = cache
         self._target = Spelling(target)
         self._draft = Spelling(draft)
-        self._p_min = p_min
+        self.p_min = p_min
         self._begin_text()
 
     def _begin_text(self) -> None:
@@ -371,5 +371,5 @@ class TranslatedDraft:
         row = self._cache.logits(0)
         token = int(row.argmax())
         piece = self._draft.model.piece(token)
-        unsure = self._p_min > 0 and top_probability(row) < self._p_min
+        unsure = self.p_min > 0 and top_probability(row) < self.p_min
         return _Guess(token, piece, token in self._draft.model.end_tokens or not piece, unsure)
