@@ -51,7 +51,7 @@ def is_path(words: str) -> bool:
 
 def is_repo(words: str) -> bool:
     """Whether somebody wrote a repository's name."""
-    return _REPO.fullmatch(words) is not None
+    return not is_path(words) and _REPO.fullmatch(words) is not None
 
 
 def in_repo(repo: str) -> list[Model]:
