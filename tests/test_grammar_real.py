@@ -226,6 +226,30 @@ def test_schemas_take_and_refuse(model: Model, name: str, good: list[str], bad: 
         assert not write(model, begin(model, gbnf), text), text
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"minimum": 0},
+        {"maximum": -1},
+        {"minimum": 7, "maximum": 7},
+        {"minimum": -12, "maximum": 105},
+        {"minimum": 18, "maximum": 99},
+        {"minimum": 95.5, "exclusiveMaximum": 1203},
+        {"exclusiveMinimum": -100, "maximum": -9},
+        {"exclusiveMinimum": -1.5, "exclusiveMaximum": 1.5},
+    ],
+    ids=str,
+)
+def test_bounds_of_integers(model: Model, bounds: dict[str, float]) -> None:
+    start = begin(model, schema_to_gbnf({"type": "integer", **bounds}))
+    low = max(bounds.get("minimum", -9999), bounds.get("exclusiveMinimum", -9999) + 1e-9)
+    high = min(bounds.get("maximum", 9999), bounds.get("exclusiveMaximum", 9999) - 1e-9)
+    for number in [*range(-130, 131), 999, 1000, 1199, 1200, 1202, 1203, 1299, 2000]:
+        assert write(model, start.fork(), str(number)) == (low <= number <= high), number
+    for text in ("-0", "00", "07", "+7", ""):
+        assert not write(model, start.fork(), text)
+
+
 class TestLlamaGrammar:
     """llama.cpp's grammar sampler, asked in the way that costs least."""
 

@@ -7,6 +7,7 @@ gets no others. A keyword that cannot be held raises SettingError; none is dropp
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -46,11 +47,14 @@ _FORMATS = {
 }
 """Days end at 28, which every month has."""
 
+_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
+_LARGEST = 10**16 - 1
+
 _KEYWORDS: dict[str, frozenset[str]] = {
     "object": frozenset(("properties", "required", "additionalProperties")),
     "array": frozenset(("items", "prefixItems", "minItems", "maxItems")),
     "string": frozenset(("minLength", "maxLength", "format")),
-    "integer": frozenset(),
+    "integer": _BOUNDS,
     "number": frozenset(),
     "boolean": frozenset(),
     "null": frozenset(),
@@ -124,6 +128,8 @@ class _Converter:
                 return self._visit_keyword(keyword, schema, place)
         types = self._types(schema, place)
         used = _ANNOTATIONS.union({"type"}, *(_KEYWORDS[each] for each in types))
+        if "number" in types:
+            used -= _BOUNDS  # those of an integer would not hold for it
         self._refuse_others(schema, used, place)
         parts = [self._visit_type(each, schema, place) for each in types]
         return parts[0] if len(parts) == 1 else self._rule(" | ".join(parts))
@@ -202,6 +208,8 @@ class _Converter:
             return kind
         if kind == "object":
             return self._visit_object(schema, place)
+        if kind == "integer":
+            return self._visit_integer(schema, place)
         return self._visit_array(schema, place) if kind == "array" else self._visit_string(schema, place)
 
     def _visit_object(self, schema: Schema, place: str) -> str:
@@ -277,6 +285,18 @@ class _Converter:
         low, high = self._bounds(schema, "minLength", "maxLength", place)
         return self._rule(rf'"\"" char{_times(low, high)} "\""')
 
+    def _visit_integer(self, schema: Schema, place: str) -> str:
+        for keyword in _BOUNDS & schema.keys():
+            if not _is_of_type(schema[keyword], "number") or not abs(schema[keyword]) <= _LARGEST:
+                raise self._error(f"{place}/{keyword}", schema[keyword], "a number of at most 16 digits")
+        low, high = math.ceil(schema.get("minimum", -_LARGEST)), math.floor(schema.get("maximum", _LARGEST))
+        low = max(low, math.floor(schema.get("exclusiveMinimum", low - 1)) + 1)
+        high = min(high, math.ceil(schema.get("exclusiveMaximum", high + 1)) - 1)
+        if low > high:
+            raise self._error(place, dict(schema), "bounds with a whole number between them")
+        parts = [f'"-" ({_whole(max(1, -high), -low)})'] if low < 0 else []
+        return self._rule(" | ".join([*parts, _whole(max(0, low), high)] if high >= 0 else parts))
+
     def _bounds(self, schema: Schema, low_key: str, high_key: str, place: str) -> tuple[int, int | None]:
         low, high = schema.get(low_key, 0), schema.get(high_key)
         for name, value in ((low_key, low), (high_key, low if high is None else high)):
@@ -285,6 +305,29 @@ class _Converter:
         if high is not None and low > high:
             raise self._error(f"{place}/{low_key}", low, f"at most {high_key} ({high})")
         return low, high
+
+
+def _whole(low: int, high: int) -> str:
+    """Return a body for the whole numbers from `low` to `high`, none of them negative."""
+    parts = []
+    for length in range(len(str(low)), len(str(high)) + 1):
+        first, last = max(low, 10 ** (length - 1) if length > 1 else 0), min(high, 10**length - 1)
+        parts.append(_digits(str(first), str(last)))
+    return " | ".join(parts)
+
+
+def _digits(first: str, last: str) -> str:
+    """Return a body for the digits from `first` to `last`, which are equally long."""
+    rest = len(first) - 1
+    some = f" [0-9]{{{rest}}}" if rest else ""
+    if first[1:] == "0" * rest and last[1:] == "9" * rest:
+        return f"[{first[0]}-{last[0]}]{some}"
+    if first[0] == last[0]:
+        return f'"{first[0]}" ({_digits(first[1:], last[1:])})'
+    parts = [f'"{first[0]}" ({_digits(first[1:], "9" * rest)})', f'"{last[0]}" ({_digits("0" * rest, last[1:])})']
+    if int(last[0]) - int(first[0]) > 1:
+        parts.append(f"[{int(first[0]) + 1}-{int(last[0]) - 1}]{some}")
+    return " | ".join(parts)
 
 
 def _times(low: int, high: int | None) -> str:
