@@ -12,9 +12,12 @@ from dataclasses import replace
 
 from specui.engine.chat import ChatTemplate, Prompt
 from specui.engine.decoder import ABORTED, Decoder, Task
+from specui.engine.grammar import Grammar
 from specui.engine.llama import Model
+from specui.engine.llama_grammar import NativeGrammar
 from specui.engine.stats import FinishReason, TokenOrigin
 from specui.engine.text import TextStream
+from specui.engine.verification import Constraint
 from specui.errors import BlankPromptError, DecodeError, PromptTooLongError
 from specui.generation import Generation, GenerationRequest, Progress, TokenPiece
 from specui.lane import Lane
@@ -41,6 +44,10 @@ def render_prompt(request: GenerationRequest, model: Model, template: Callable[[
     if len(ids) >= n_ctx:
         raise PromptTooLongError(len(ids) + 1, n_ctx)
     return Prompt(ids)
+
+
+def _constraint(grammar: str | None, model: Model) -> Constraint | None:
+    return Grammar(NativeGrammar(model, grammar), model.n_vocab) if grammar is not None else None
 
 
 class Answer:
@@ -73,6 +80,7 @@ class Answer:
             seed=self._progress.seed,
             settings=lambda: generation.settings,
             on_token=self._on_token,
+            constraint=_constraint(request.grammar, lane.model),
         )
         self._decoder = Decoder(lane.target, lane, task)
 

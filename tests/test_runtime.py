@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -177,6 +179,12 @@ def test_penalties_give_the_text_of_mode_none(runtime: Runtime, judge: Judge, sa
         for cap in (2, 8, 48):
             got = ask(runtime, REPETITIVE, mode, 24, cap=cap, sampling=sampling)
             assert got.token_ids == want.token_ids, f"{mode} with drafts of {cap}"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_grammar_holds_in_every_mode(runtime: Runtime, mode: SpeculationMode) -> None:
+    asked = replace(request("Is the sky blue?", mode, 12), grammar='root ::= ("yes" | "no") "!" [a-z]*')
+    assert re.fullmatch("(yes|no)![a-z]*", runtime.start(asked).result().text)
 
 
 def test_a_switch_in_mid_answer_takes_effect_and_keeps_the_text(
