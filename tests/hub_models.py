@@ -57,14 +57,18 @@ def model(
     return raw + bytes(-len(raw) % ALIGNMENT) + bytes(4 * values)
 
 
+def use_hub(patch: pytest.MonkeyPatch, endpoint: str, cache: Path) -> None:
+    """Make huggingface_hub in this process use a Hub and a cache, as HF_ENDPOINT and HF_HOME would at its start."""
+    patch.setattr(constants, "ENDPOINT", endpoint)
+    template = f"{endpoint}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    patch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    patch.delenv("HF_TOKEN", raising=False)
+
+
 @contextmanager
 def hub_of(repos: dict[str, HubRepo], cache: Path, patch: pytest.MonkeyPatch) -> Iterator[HubState]:
     """Run a Hub and make huggingface_hub in this process use it, with a cache of its own."""
     with hub_server(repos) as state:
-        patch.setattr(constants, "ENDPOINT", state.endpoint)
-        patch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{state.endpoint}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-        )
-        patch.setattr(constants, "HF_HUB_CACHE", str(cache))
-        patch.delenv("HF_TOKEN", raising=False)
+        use_hub(patch, state.endpoint, cache)
         yield state

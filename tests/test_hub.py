@@ -1,21 +1,26 @@
-"""The Hub through huggingface_hub itself, against a real HTTP server; each client is a process with its environment."""
+"""The Hub through huggingface_hub itself, against a real HTTP server, with clients in this process and in their own."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from hub_models import use_hub
 from hub_server import COMMIT, TOKEN, HubRepo, HubState, hub_server
+
+from specui.catalog import HubFile
+from specui.errors import SpecUIError
 
 SOURCE_ROOT = Path(__file__).resolve().parent.parent
 HEAD = b"GGUF\x03\x00\x00\x00"
@@ -25,30 +30,43 @@ MEGABYTE = 1024 * 1024
 LARGE = HEAD + b"\x01" * 25_000_000
 
 CLIENT = """
-import collections, json, shutil, sys
-sys.path.insert(0, sys.argv[1])
-asked = json.loads(sys.argv[2])
-from specui import hub
-from specui.catalog import HubFile
-from specui.errors import SpecUIError
-
-if asked["free"] is not None:
-    shutil.disk_usage = lambda path: collections.namedtuple("Usage", "free")(asked["free"])
-files = [HubFile(*file) for file in asked["files"]]
-progress = []
-answer = {}
-try:
-    if asked["cached_only"]:
-        paths = [hub.cached(file) for file in files]
-    else:
-        stop = asked["cancel_after"]
-        paths = hub.download(files, lambda *p: progress.append(p), lambda: stop is not None and len(progress) >= stop)
-    answer["paths"] = [str(path) if path else None for path in paths]
-except SpecUIError as error:
-    answer.update(kind=type(error).__name__, message=str(error), repo=getattr(error, "repo", None))
-answer["progress"] = progress
-print(json.dumps(answer))
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from test_hub import ask
+print(json.dumps(ask(json.loads(sys.argv[2]))))
 """
+
+
+class Usage(NamedTuple):
+    """What shutil tells of a disk, as far as it is asked for."""
+
+    free: int
+
+
+def ask(asked: dict[str, Any]) -> dict[str, Any]:
+    """Do what a test asks for, in this process or in one of its own, and return what came of it as JSON values."""
+    from specui import hub
+
+    files = [HubFile(*file) for file in asked["files"]]
+    progress: list[tuple[str, int, int]] = []
+    stop = asked["cancel_after"]
+    answer: dict[str, Any] = {}
+    real = shutil.disk_usage
+    if asked["free"] is not None:
+        shutil.disk_usage = lambda _path: Usage(asked["free"])  # type: ignore[return-value]
+    try:
+        if asked["cached_only"]:
+            paths: Sequence[Path | None] = [hub.cached(file) for file in files]
+        else:
+            paths = hub.download(
+                files, lambda *told: progress.append(told), lambda: stop is not None and len(progress) >= stop
+            )
+        answer["paths"] = [str(path) if path else None for path in paths]
+    except SpecUIError as error:
+        answer.update(kind=type(error).__name__, message=str(error), repo=getattr(error, "repo", None))
+    finally:
+        shutil.disk_usage = real
+    return {**answer, "progress": [list(told) for told in progress]}
 
 
 @dataclass
@@ -65,21 +83,31 @@ class Answer:
 
 @dataclass
 class Client:
-    """Starts processes that use specui.hub with a cache of their own."""
+    """Uses specui.hub with a cache of its own: in this process, or, with variables of its own, in another."""
 
     endpoint: str
     home: Path
 
     def start(self, *files: tuple[str, ...], env: dict[str, str] | None = None, **asked: Any) -> subprocess.Popen[str]:
-        asked = {"files": files, "cached_only": False, "cancel_after": None, "free": None, **asked}
         variables = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
         variables |= {"HF_HOME": str(self.home), "HF_ENDPOINT": self.endpoint, "HF_HUB_DISABLE_TELEMETRY": "1"}
-        command = [sys.executable, "-W", "error", "-c", CLIENT, str(SOURCE_ROOT), json.dumps(asked)]
+        places = json.dumps([str(SOURCE_ROOT), str(SOURCE_ROOT / "tests")])
+        command = [sys.executable, "-W", "error", "-c", CLIENT, places, json.dumps(self._asked(files, asked))]
         streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(command, env=variables | (env or {}), **streams)
 
+    def _asked(self, files: Sequence[tuple[str, ...]], asked: dict[str, Any]) -> dict[str, Any]:
+        return {"files": files, "cached_only": False, "cancel_after": None, "free": None, **asked}
+
     def run(self, *files: tuple[str, ...], env: dict[str, str] | None = None, **asked: Any) -> Answer:
-        return finish(self.start(*files, env=env, **asked))
+        """A token is read anew each time; other variables only when a process begins."""
+        if set(env or {}) - {"HF_TOKEN"}:
+            return finish(self.start(*files, env=env, **asked))
+        with pytest.MonkeyPatch.context() as patch:
+            use_hub(patch, self.endpoint, self.home / "hub")
+            for key, value in (env or {}).items():
+                patch.setenv(key, value)
+            return answer_of(ask(self._asked(files, asked)))
 
     def blobs(self) -> list[Path]:
         return sorted(path for path in self.home.rglob("blobs/*") if path.is_file())
@@ -89,9 +117,13 @@ def finish(process: subprocess.Popen[str]) -> Answer:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert TOKEN not in out + err
-    found = json.loads(out)
-    found["paths"] = [Path(path) if path else None for path in found.get("paths", [])]
-    return Answer(log=err, **found)
+    return answer_of(json.loads(out), err)
+
+
+def answer_of(found: dict[str, Any], log: str = "") -> Answer:
+    assert TOKEN not in str(found)
+    paths = [Path(path) if path else None for path in found.pop("paths", [])]
+    return Answer(paths=paths, log=log, **found)
 
 
 @pytest.fixture
@@ -120,7 +152,7 @@ def read(path: Path | None) -> bytes:
 
 
 def test_both_files_arrive_with_one_progress_in_bytes(hub: HubState, client: Client) -> None:
-    answer = client.run(TARGET_FILE, DRAFT_FILE)
+    answer = finish(client.start(TARGET_FILE, DRAFT_FILE))
     assert [read(path) for path in answer.paths] == [TARGET, DRAFT]
     total = len(TARGET) + len(DRAFT)
     assert {size for _, _, size in answer.progress} == {total}
