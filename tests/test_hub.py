@@ -53,7 +53,7 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     real = shutil.disk_usage
     if asked["free"] is not None:
-        shutil.disk_usage = lambda _path: Usage(asked["free"])  # type: ignore[return-value]
+        shutil.disk_usage = lambda _path: Usage(asked["free"])  # type: ignore[assignment, return-value]
     try:
         if asked["cached_only"]:
             paths: Sequence[Path | None] = [hub.cached(file) for file in files]
