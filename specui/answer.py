@@ -17,7 +17,6 @@ from specui.engine.llama import Model
 from specui.engine.llama_grammar import NativeGrammar
 from specui.engine.stats import FinishReason, TokenOrigin
 from specui.engine.text import TextStream
-from specui.engine.verification import Constraint
 from specui.errors import BlankPromptError, DecodeError, PromptTooLongError
 from specui.generation import Generation, GenerationRequest, Progress, TokenPiece
 from specui.lane import Lane
@@ -46,7 +45,7 @@ def render_prompt(request: GenerationRequest, model: Model, template: Callable[[
     return Prompt(ids)
 
 
-def _constraint(grammar: str | None, model: Model) -> Constraint | None:
+def _constraint(grammar: str | None, model: Model) -> Grammar | None:
     return Grammar(NativeGrammar(model, grammar), model.n_vocab) if grammar is not None else None
 
 
