@@ -233,6 +233,14 @@ def test_another_suite_model_or_setting_is_refused_unless_told_to_begin_anew(tmp
     assert log(tmp_path, sampled, restart=True).runs == []
 
 
+def test_a_run_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+    records = log(tmp_path, plan())
+    records.add(run("none"))
+    with records.path.open("ab") as file:
+        file.write(records.path.read_bytes().splitlines(keepends=True)[1])
+    assert [each.key for each in log(tmp_path, plan()).runs] == [run("none").key]
+
+
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     records = log(tmp_path, plan())
     records.add(run("none"))
@@ -354,10 +362,10 @@ def test_a_file_is_known_by_its_ends(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(conditions, "END_BYTES", 4)
     path = tmp_path / "m.gguf"
     digests = set()
-    for content in (b"head....tail", b"heaD....tail", b"head....taiL", b"head...tail"):
+    for content in (b"head....tail", b"heaD....tail", b"head....taiL", b"head...tail", b"head.!!.tail"):
         path.write_bytes(content)
         digests.add(conditions.file_facts(path)["digest"])
-    assert len(digests) == 4
+    assert len(digests) == 4, "the middle is not read: files have gigabytes"
     assert conditions.file_facts(tmp_path / "gone") == {"file": "gone", "bytes": None, "digest": None}
 
 
