@@ -22,9 +22,9 @@ from specui.engine.drafting import (
     evaluate,
     rewind,
 )
-from specui.engine.sampling import Logits
+from specui.engine.sampling import Constraint, Logits
 from specui.engine.stats import FinishReason, StatsRecorder, StepRecord, TokenOrigin
-from specui.engine.verification import EMPTY_DRAFT, Constraint, Draft, Rules, Verdict, choose, verify
+from specui.engine.verification import EMPTY_DRAFT, Draft, Rules, Verdict, choose, verify
 from specui.errors import DecodeError, PromptTooLongError, RollbackError
 
 MIN_LAST_ROWS = 2
@@ -198,7 +198,9 @@ class Decoder:
         if limit < 1:
             return EMPTY_DRAFT
         try:
-            draft = drafter.propose(Proposal(self.committed, limit, settings.sampling, self._dice))
+            draft = drafter.propose(
+                Proposal(self.committed, limit, settings.sampling, self._dice, self._task.constraint)
+            )
         except DecodeError as error:
             self._give_up(error)
             return EMPTY_DRAFT

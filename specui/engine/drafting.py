@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from specui.config import SamplingSettings
 from specui.engine.dice import Dice
-from specui.engine.sampling import Distribution, Logits, best_token, distribution, top_probability
+from specui.engine.sampling import Constraint, Distribution, Logits, distribution, top_probability
 from specui.engine.verification import EMPTY_DRAFT, Draft, Window
 from specui.errors import RollbackError
 
@@ -35,12 +35,16 @@ class TokenCache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a drafter is asked: a draft of at most `limit` tokens to follow `committed`."""
+    """What a drafter is asked: a draft of at most `limit` tokens to follow `committed`.
+
+    A draft that breaks `constraint` is not wrong, only in vain.
+    """
 
     committed: Sequence[int]
     limit: int
     sampling: SamplingSettings
     dice: Dice
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +134,9 @@ class PromptLookup:
         candidate, shortest = self.find(proposal.committed, proposal.limit), self._min_ngram_size
         if candidate is None or candidate.match_length < shortest:
             return EMPTY_DRAFT
-        if 1 < candidate.match_length == shortest:
-            return Draft(candidate.tokens[:shortest])
-        return Draft(candidate.tokens)
+        tokens = candidate.tokens[:shortest] if 1 < candidate.match_length == shortest else candidate.tokens
+        reach = proposal.constraint.reach(tokens) if proposal.constraint is not None else len(tokens)
+        return Draft(tokens[:reach])
 
     def find(self, committed: Sequence[int], limit: int) -> Candidate | None:
         """Return the continuation with the length of its match, or None."""
@@ -249,6 +253,7 @@ class DraftModel:
         tokens: list[int] = []
         distributions: list[Distribution] = []
         sampling = proposal.sampling
+        constraint = proposal.constraint.fork() if proposal.constraint is not None else None
         while True:
             row = self._cache.logits(0)[: self._n_vocab]
             take = judge(_guess(row, len(tokens), limit)) if judge else "go-on"
@@ -256,11 +261,10 @@ class DraftModel:
                 break
             recent = Window(proposal.committed, tokens, sampling).at(len(tokens))
             place = len(proposal.committed) + len(tokens)
-            if sampling.greedy:
-                tokens.append(best_token(row, recent, sampling))
-            else:
-                distributions.append(distribution(row, recent, sampling))
-                tokens.append(distributions[-1].draw(proposal.dice, "token" if self._coupled else "draft", place))
+            distributions.append(distribution(row, recent, sampling, constraint))
+            tokens.append(distributions[-1].draw(proposal.dice, "token" if self._coupled else "draft", place))
+            if constraint is not None:
+                constraint.push(tokens[-1])
             if take == "last" or len(tokens) == limit:
                 break
             self._cache.decode(tokens[-1:], rows=1)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -83,19 +84,54 @@ def adjusted(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> 
         row[ids] = kept
 
 
-def best_token(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> int:
-    """Return the id with the largest adjusted logit (the lowest id among equals)."""
-    if not settings.penalised and not settings.logit_bias:
+class Constraint(Protocol):
+    """What may stand at a place besides what sampling allows, such as a grammar in one of its states."""
+
+    def fork(self) -> Constraint:
+        """Return a copy that can be moved on without this one."""
+        ...
+
+    def push(self, token: int) -> None:
+        """Move on over a token."""
+        ...
+
+    def allows(self, token: int) -> bool:
+        """Return whether `token` may come next."""
+        ...
+
+    def reach(self, tokens: Sequence[int]) -> int:
+        """Return how many of `tokens`, from the first on, may come next."""
+        ...
+
+    def masked(self, row: Logits, best: int = 0) -> AbstractContextManager[None]:
+        """Write minus infinity into the tokens of `row` [n_vocab] that may not come next; take it back at the end.
+
+        With `best` only that many of the best allowed tokens need stay: all that top-k would keep.
+        """
+        ...
+
+
+def best_token(
+    row: Logits, recent: Sequence[int], settings: SamplingSettings, constraint: Constraint | None = None
+) -> int:
+    """Return the allowed id with the largest adjusted logit (the lowest id among equals)."""
+    if not settings.penalised and not settings.logit_bias and constraint is None:
         return int(row.argmax())
     with adjusted(row, recent, settings):
-        return int(row.argmax())
+        best = int(row.argmax())
+        if constraint is None or constraint.allows(best):
+            return best
+        with constraint.masked(row, 1):
+            return int(row.argmax())
 
 
-def distribution(row: Logits, recent: Sequence[int], settings: SamplingSettings) -> Distribution:
-    """Return what a token is drawn from, after penalties, filters and temperature (greedy: one token)."""
+def distribution(
+    row: Logits, recent: Sequence[int], settings: SamplingSettings, constraint: Constraint | None = None
+) -> Distribution:
+    """Return what a token is drawn from, after constraint, penalties, filters and temperature (greedy: one token)."""
     if settings.greedy:
-        return one_hot(best_token(row, recent, settings))
-    with adjusted(row, recent, settings):
+        return one_hot(best_token(row, recent, settings, constraint))
+    with adjusted(row, recent, settings), constraint.masked(row, settings.top_k) if constraint else nullcontext():
         ids, logits = _candidates(row, settings)
     with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to minus infinity, as it should
         weights = np.exp((logits - logits[0]) / settings.temperature)
@@ -119,7 +155,7 @@ def _candidates(row: Logits, settings: SamplingSettings) -> tuple[Ids, Probs]:
 
 
 def _top_k(row: Logits, k: int) -> tuple[Ids, Probs]:
-    ids: Ids = np.arange(len(row)) if not 0 < k < len(row) else _at_least_k_best(row, k)
+    ids: Ids = np.flatnonzero(row > -np.inf) if not 0 < k < len(row) else _at_least_k_best(row, k)
     values = row[ids].astype(np.float64)
     order = np.argsort(-values, kind="stable")
     if 0 < k < len(row):
@@ -134,6 +170,9 @@ def _at_least_k_best(row: Logits, k: int) -> Ids:
         (ids,) = np.nonzero(row >= best - distance)
         if len(ids) >= k:
             return ids
+    (ids,) = np.nonzero(row > -np.inf)
+    if len(ids) <= k:
+        return ids
     kth = np.partition(row, len(row) - k)[len(row) - k]
     (ids,) = np.nonzero(row >= kth)
     return ids

@@ -20,13 +20,11 @@ the one that no draft at all would have led to: with one seed the text does not 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 from specui.config import SamplingSettings
 from specui.engine.dice import Dice
-from specui.engine.sampling import Distribution, Logits, best_token, distribution, one_hot
+from specui.engine.sampling import Constraint, Distribution, Logits, distribution
 from specui.engine.stats import TokenOrigin
 
 
@@ -77,26 +75,6 @@ class Window:
         return self._tokens[max(0, end - self._size) : end]
 
 
-class Constraint(Protocol):
-    """What may stand at a place besides what sampling allows, such as a grammar in one of its states."""
-
-    def fork(self) -> Constraint:
-        """Return a copy that can be moved on without this one."""
-        ...
-
-    def push(self, token: int) -> None:
-        """Move on over a token."""
-        ...
-
-    def allows(self, token: int) -> bool:
-        """Return whether `token` may come next."""
-        ...
-
-    def masked(self, row: Logits) -> AbstractContextManager[None]:
-        """Write minus infinity into the tokens of `row` [n_vocab] that may not come next; take it back at the end."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How tokens are chosen in a step: sampling settings, random numbers, and a constraint if there is one."""
@@ -107,11 +85,7 @@ class Rules:
 
     def target(self, row: Logits, recent: Sequence[int]) -> Distribution:
         """Return what the target's token is drawn from (greedy: its one token)."""
-        best = best_token(row, recent, self.sampling) if self.sampling.greedy else None
-        if self.constraint is None or (best is not None and self.constraint.allows(best)):
-            return one_hot(best) if best is not None else distribution(row, recent, self.sampling)
-        with self.constraint.masked(row):
-            return distribution(row, recent, self.sampling)
+        return distribution(row, recent, self.sampling, self.constraint)
 
     def ahead(self, draft: Draft) -> Rules:
         """Return rules whose constraint may be moved on over the draft."""
