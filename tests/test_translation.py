@@ -190,6 +190,13 @@ class TestMarkup:
         middle = OTHER_CHAT.split(b"user the house<odd>a")
         assert text.ids == [begin, turn, *middle, end], "and each opens with its own"
 
+    def test_a_half_character_in_front_of_markup_is_shown_as_unreadable(self) -> None:
+        text = DraftText(Spelling(CHAT), Spelling(OTHER_CHAT))
+        text.read([*CHAT.split("x한".encode()[:-1]), CHAT.controls["<turn>"], *CHAT.split(b"a")])
+        begin, turn = (OTHER_CHAT.controls[name] for name in ("<begin>", "<turn>"))
+        assert text.ids == [begin, *OTHER_CHAT.split("x\ufffd".encode()), turn, *OTHER_CHAT.split(b"a")]
+        assert text.held == b""
+
     def test_a_prompt_without_its_opening_is_read_from_its_first_token(self) -> None:
         text = DraftText(Spelling(CHAT), Spelling(PLAIN))
         text.read(CHAT.split(b"user"))
