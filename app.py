@@ -20,8 +20,8 @@ from specui import pairs
 from specui.catalog import Cancelled, Catalog, OnProgress, PairFiles
 from specui.commands.options import Parser, add_model_options, given_files, load_settings
 from specui.config import DEFAULT_HOST, DEFAULT_PAIR, DEFAULT_PORT, SPECULATION_MODES, DraftingSettings, parse_mode
+from specui.draft_slot import NO_DRAFT
 from specui.errors import PortError, SettingError, SpecUIError
-from specui.lane import NO_DRAFT
 from specui.runtime import Runtime
 from specui.ui.loader import Fetch, PairLoader
 from specui.ui.models import begin

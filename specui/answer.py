@@ -60,6 +60,7 @@ class Answer:
         request = generation.request
         seed = request.settings.sampling.seed
         self._generation = generation
+        self._lane = lane
         self._model = lane.model
         self._text = TextStream(request.limits.stop)
         self._tokens: list[tuple[int, TokenOrigin]] = []
@@ -129,7 +130,7 @@ class Answer:
             self._progress,
             text=self._text.text,
             pieces=self._fresh_pieces(),
-            stats=stats.snapshot(),
+            stats=replace(stats.snapshot(), translation=self._lane.translation),
             rates=tuple(stats.rates),
         )
 

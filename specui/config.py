@@ -169,12 +169,14 @@ class LoadSettings:
     """How weights and contexts are set up; a change needs a reload.
 
     `ctx_size` None: what the pair asks for, else DEFAULT_CTX_SIZE. `threads` None: what the process may use.
+    `translate_draft`: a draft of another vocabulary drafts by way of its text instead of being refused.
     """
 
     ctx_size: int | None = None
     batch_size: int = 256
     threads: int | None = None
     gpu_layers: int = 0
+    translate_draft: bool = False
 
     def __post_init__(self) -> None:
         if self.ctx_size is not None:

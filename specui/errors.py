@@ -141,7 +141,7 @@ class HubError(SpecUIError):
     """The Hub could not give a file."""
 
     def __init__(self, repo: str, file: str, reason: str) -> None:
-        super().__init__(f"{repo} {file}: {reason}".replace("  ", " "))
+        super().__init__(f"{' '.join(filter(None, (repo, file)))}: {reason}")
         self.repo = repo
         self.file = file
 

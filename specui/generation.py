@@ -6,15 +6,14 @@ it at their own pace with `wait`, so that a slow page never slows the engine.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from specui.config import Limits, StepSettings
 from specui.engine.gbnf import check_gbnf
 from specui.engine.stats import FinishReason, RatePoint, Stats, TokenOrigin
 from specui.errors import SpecUIError
+from specui.watched import Watched
 
 Role = Literal["system", "user", "assistant"]
 Phase = Literal["queued", "prefill", "decode", "done", "failed"]
@@ -32,7 +31,8 @@ class Message:
 class GenerationRequest:
     """What to answer: `messages` through the chat template, or `prompt` sent as it is (exactly one of the two).
 
-    `grammar` (GBNF) holds for the whole answer; one that cannot work raises SettingError here.
+    `grammar` (GBNF) holds for the whole answer; one that cannot work raises SettingError here. `fresh`: nothing that is
+    cached of earlier prompts is used, so that two runs of one prompt cost the same.
     """
 
     messages: tuple[Message, ...] = ()
@@ -40,6 +40,7 @@ class GenerationRequest:
     settings: StepSettings = field(default_factory=StepSettings)
     limits: Limits = field(default_factory=Limits)
     grammar: str | None = None
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.grammar is not None:
@@ -94,20 +95,13 @@ class Progress:
         return tuple(piece.origin for piece in self.pieces)
 
 
-class Generation:
+class Generation(Watched[Progress]):
     """An answer that is queued, running or over. All methods may be called from any thread."""
 
     def __init__(self, request: GenerationRequest) -> None:
+        super().__init__(Progress())
         self.request = request
-        self.cancelled = threading.Event()
-        self._ended = threading.Event()
-        self._wanted = False
         self._settings = request.settings
-        self._progress = Progress()
-        self._changed = threading.Condition()
-        self._on_cancel: Callable[[], None] | None = None
-        # Not the lock of `_changed`: the action may take other locks under which snapshots are published.
-        self._cancelling = threading.RLock()
 
     @property
     def settings(self) -> StepSettings:
@@ -118,57 +112,9 @@ class Generation:
         """Change sampling and drafting from the next step on."""
         self._settings = settings
 
-    def cancel(self) -> None:
-        """End the answer at the next possible moment, also in prefill; what was written stays."""
-        with self._cancelling:
-            self.cancelled.set()
-            if self._on_cancel is not None:
-                self._on_cancel()
-
-    def when_cancelled(self, action: Callable[[], None] | None) -> None:
-        """Set what `cancel` does besides raising the flag (at once if it is raised already); None: nothing more.
-
-        The action must not wait for anything. After `when_cancelled(None)` returns it is not running and never will.
-        """
-        with self._cancelling:
-            self._on_cancel = action
-            if action is not None and self.cancelled.is_set():
-                action()
-
-    def publish(self, progress: Progress) -> None:
-        """Make `progress` the newest snapshot, one version up (called by the runtime)."""
-        with self._changed:
-            self._progress = replace(progress, version=self._progress.version + 1)
-            self._wanted = False
-            self._changed.notify_all()
-        if progress.over:
-            self._ended.set()
-
-    @property
-    def progress(self) -> Progress:
-        """The newest snapshot."""
-        return self._progress
-
-    def wait(self, seen: int = -1, timeout_seconds: float = 1.0) -> Progress:
-        """Return the newest snapshot once its version is above `seen` or the answer is over, or after the time."""
-        with self._changed:
-            self._wanted = self._progress.version <= seen
-            self._changed.wait_for(lambda: self._progress.version > seen or self._progress.over, timeout_seconds)
-            return self._progress
-
-    @property
-    def wanted(self) -> bool:
-        """Whether somebody waits for the next snapshot; the runtime makes fewer while nobody does."""
-        return self._wanted
-
-    def wait_for_end(self, timeout_seconds: float) -> bool:
-        """Return whether the answer is over, waiting so long for it; what is published before that wakes nobody."""
-        return self._ended.wait(timeout_seconds)
-
     def result(self) -> Progress:
         """Block until the answer is over and return it. Raises the SpecUIError that ended it, if one did."""
-        while not self.wait_for_end(timeout_seconds=1.0):
-            pass
-        if self._progress.error is not None:
-            raise self._progress.error
-        return self._progress
+        progress = self._last()
+        if progress.error is not None:
+            raise progress.error
+        return progress

@@ -6,7 +6,6 @@ used becomes a reason that is shown; the target goes on. Knows the engine; nothi
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,91 +18,20 @@ from specui.config import (
     LoadSettings,
     SpeculationMode,
 )
+from specui.draft_slot import DraftSlot
 from specui.engine.controller import Auto, Experience
 from specui.engine.costs import CALIBRATION_ROWS, calibrate, single_pass_seconds
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup, evaluate
 from specui.engine.exactness import SINGLE, ExactSizes
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
-from specui.errors import ModelError, RollbackError, SpecUIError, VocabularyError
-from specui.vocab import Vocabulary, first_difference
+from specui.engine.stats import TranslationCounts
+from specui.engine.translation import TranslatedDraft
+from specui.errors import RollbackError
 from specui.weights import Shelf
 
-NO_DRAFT = "this pair has no draft model"
 LOADING = "the draft model is loading"
 ONLY_SINGLE = "exact: at this length every pass of several rows rounds otherwise than one row here"
 UNMEASURED = "too little room is left in the context to measure this machine"
-
-
-def _vocabulary(model: Model) -> Vocabulary:
-    return Vocabulary(model.vocab_type, model.token_texts())
-
-
-class DraftSlot:
-    """The draft model of a lane: not needed yet, loading, ready, or off with a reason."""
-
-    def __init__(
-        self, path: Path | None, target: Model, shelf: Shelf, open_context: Callable[[Model, int], Context]
-    ) -> None:
-        self.path = path
-        self.model: Model | None = None
-        self.context: Context | None = None
-        self.off_reason: str | None = None if path else NO_DRAFT
-        self._target = target
-        self._shelf = shelf
-        self._open_context = open_context
-        self._thread: threading.Thread | None = None
-
-    def load(self, cancelled: Callable[[], bool]) -> None:
-        """Load the draft if that was not tried yet, and wait, unless `cancelled`; a failure becomes `off_reason`."""
-        self.begin_load()
-        while self._thread is not None and self._thread.is_alive() and not cancelled():
-            self._thread.join(0.1)
-
-    def begin_load(self) -> None:
-        """Start loading in the background if that was not tried yet."""
-        if self.path is not None and self.context is None and self.off_reason is None and self._thread is None:
-            self._thread = threading.Thread(target=self._load, args=[self.path], name="specui-draft", daemon=True)
-            self._thread.start()
-
-    def _load(self, path: Path) -> None:
-        model: Model | None = None
-        try:
-            model = self._shelf.take(path)
-            self._check(model)
-            self.context = self._open(model)
-            self.model = model
-        except Exception as error:  # whatever it is, the target goes on and the reason is shown
-            self.off_reason = str(error) if isinstance(error, SpecUIError) else f"loading the draft failed: {error!r}"
-            if model is not None:
-                self._shelf.give_back(model)
-
-    def _open(self, draft: Model) -> Context:
-        context = self._open_context(draft, 1)
-        reason = context.rollback.reason
-        if reason is not None:
-            context.close()
-            raise ModelError(draft.path, f"{reason}; choose another draft")
-        return context
-
-    def _check(self, draft: Model) -> None:
-        """Raise what keeps a loaded model from drafting for the target."""
-        if draft is self._target:
-            return
-        difference = first_difference(_vocabulary(self._target), _vocabulary(draft))
-        if difference is not None:
-            reason = f"cannot draft for {self._target.path.name}: {difference}; choose a draft of the same family"
-            raise VocabularyError(draft.path, reason)
-
-    def close(self) -> None:
-        """Free the draft; it loads again when it is needed."""
-        if self._thread is not None:
-            self._thread.join()
-        if self.context is not None:
-            self.context.close()
-        if self.model is not None:
-            self._shelf.give_back(self.model)
-        self.model = self.context = self._thread = None
-        self.off_reason = None if self.path else NO_DRAFT
 
 
 class Lane:
@@ -122,9 +50,10 @@ class Lane:
         except BaseException:
             shelf.give_back(self.model)
             raise
-        self.draft = DraftSlot(draft, self.model, shelf, self._open_context)
+        self.draft = DraftSlot(draft, self.model, shelf, self._open_context, settings.translate_draft)
         self._none = NoDrafter()
         self._lookup: PromptLookup | None = None
+        self._translated: TranslatedDraft | None = None
         self._auto: Auto | None = None
         self._experience: Experience | None = None
         self._exact = ExactSizes(self.target, self.model.n_vocab)
@@ -138,15 +67,19 @@ class Lane:
 
     def reset(self, tokens: Sequence[int] = ()) -> None:
         """Make both caches hold `tokens` and nothing else; what was learned of the machine stays."""
-        contexts = [context for context in (self.target, self.draft.context) if context is not None]
-        for context in contexts:
-            context.clear()
-            for _ in evaluate(context, tokens, rows=0):
-                pass
+        for context in (self.target, self.draft.context):
+            if context is not None:
+                context.clear()
+        self._translated = None
+        # A translated draft reads the text anew when it is first asked: these ids are not its own.
+        for context in (self.target, None if self.draft.translated else self.draft.context):
+            if context is not None:
+                for _ in evaluate(context, tokens, rows=0):
+                    pass
 
     def begin_answer(self, drafting: DraftingSettings, cancelled: Callable[[], bool]) -> None:
         """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be used."""
-        self._lookup = self._auto = None
+        self._lookup = self._auto = self._translated = None
         self._failed.clear()
         if drafting.speculation == "draft-model" and self._off_reason is None:
             self.draft.load(cancelled)
@@ -174,11 +107,28 @@ class Lane:
         if drafting.speculation == "auto":
             return self._auto_for(drafting.max_ngram_size)
         self.draft.begin_load()
-        return self._draft_model(drafting.draft_p_min)
+        p_min = drafting.draft_p_min
+        return self._translation(p_min) if self.draft.translated else self._draft_model(p_min)
+
+    def _translation(self, p_min: float) -> TranslatedDraft | None:
+        """Return this answer's translated draft, which keeps the text it has read."""
+        context, model = self.draft.context, self.draft.model
+        if context is None or model is None:
+            return None
+        self._translated = self._translated or TranslatedDraft(context, self.model, model)
+        self._translated.p_min = p_min
+        return self._translated
+
+    @property
+    def translation(self) -> TranslationCounts | None:
+        """What translating drafts came to in this answer; None where none was translated."""
+        return self._translated.counts if self._translated is not None else None
 
     def _draft_model(self, p_min: float, coupled: bool = False) -> DraftModel | None:
         context = self.draft.context
-        return DraftModel(context, self.model.n_vocab, p_min, coupled) if context else None
+        if context is None or self.draft.translated:
+            return None
+        return DraftModel(context, self.model.n_vocab, p_min, coupled)
 
     def _auto_for(self, max_ngram_size: int) -> Auto | None:
         """Return this answer's `auto`, made anew when the draft arrives; what it learned stays with the lane."""
@@ -186,7 +136,8 @@ class Lane:
         if experience is None:
             return None
         self.draft.begin_load()
-        lookup, has_draft = self._lookup_for(max_ngram_size), self.draft.context is not None
+        lookup = self._lookup_for(max_ngram_size)
+        has_draft = self.draft.context is not None and not self.draft.translated
         known = self._auto
         if known is None or known.lookup is not lookup or (known.draft is not None) != has_draft:
             self._measure_draft(experience)
@@ -219,7 +170,7 @@ class Lane:
     def _measure_draft(self, experience: Experience) -> None:
         """Measure a token of the draft model, once, when it has arrived."""
         context = self.draft.context
-        if context is not None and not self._draft_measured and context.room > 0:
+        if context is not None and not self.draft.translated and not self._draft_measured and context.room > 0:
             experience.draft.token_seconds = single_pass_seconds(context)
             self._draft_measured = True
 

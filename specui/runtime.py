@@ -118,6 +118,16 @@ class Runtime:
             old.close()
         return new.describe()
 
+    def unload(self) -> None:
+        """Free the pair, in turn; nothing is loaded afterwards."""
+
+        def free() -> None:
+            old, self._pair = self._pair, None
+            if old is not None:
+                old.close()
+
+        self._in_turn(free)
+
     def unload_draft(self) -> None:
         """Free the draft's memory, in turn; it loads again when a mode needs it."""
 
@@ -194,6 +204,8 @@ class Runtime:
         generation.when_cancelled(lane.abort.set)
         try:
             prompt = render_prompt(generation.request, pair.model, lambda: pair.template, lane.target.n_ctx)
+            if generation.request.fresh:
+                lane.reset()
             lane.begin_answer(generation.settings.drafting, generation.cancelled.is_set)
             Answer(generation, lane, prompt).run()
         finally:

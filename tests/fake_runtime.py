@@ -110,6 +110,10 @@ class FakeRuntime:
             return None
         return FakePair(files.name, files.title, files.target, files.draft, draft_off_reason=self.draft_off_reason)
 
+    @property
+    def files(self) -> PairFiles | None:
+        return self._loaded
+
     def load(self, files: PairFiles) -> FakePair:
         if files.name == "broken":
             raise ModelFileError(files.target, "is truncated at <b>40</b> %; fetch it again")

@@ -68,8 +68,17 @@ def test_the_ends_of_each_range_are_allowed(kind: type[Any], key: str, value: ob
 
 @pytest.mark.parametrize("key", ["temperature", "top_k"])
 def test_a_whole_number_too_large_for_a_float_is_refused_like_any_other(key: str) -> None:
+    value: dict[str, Any] = {key: 10**400}
     with pytest.raises(SettingError):
-        SamplingSettings(**{key: 10**400})
+        SamplingSettings(**value)
+
+
+@pytest.mark.parametrize(
+    "pairs", [[(1, 2)], ((1,),), ((-1, 0.0),), ((1, 101),), ((1, math.nan),), ((1, 1.0), (1, 2.0))], ids=repr
+)
+def test_a_logit_bias_that_cannot_work_is_refused(pairs: Any) -> None:
+    with pytest.raises(SettingError, match="logit_bias"):
+        SamplingSettings(logit_bias=pairs)
 
 
 def test_greedy_and_penalised() -> None:

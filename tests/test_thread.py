@@ -12,8 +12,8 @@ from page_driver import until
 import app
 from specui.catalog import PairFiles
 from specui.config import SPECULATION_MODES, SpeculationMode
+from specui.draft_slot import NO_DRAFT
 from specui.engine.stats import RatePoint, Stats
-from specui.lane import NO_DRAFT
 from specui.ui import figures, thread
 from specui.ui.conversation import Answer
 from specui.ui.loader import PairLoader

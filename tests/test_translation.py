@@ -10,7 +10,8 @@ from fake_model import Script
 from toy_text import BYTES_ONLY, HALVES, PLAIN, SPACED, STORY, TOYS, WHOLE_WORDS, Toy, begun, propose, reading, writer
 
 from specui.engine.sampling import Logits
-from specui.engine.translation import MAX_DRAFT_RATIO, DraftText, Seam, Spelling, TranslationCounts
+from specui.engine.stats import TranslationCounts
+from specui.engine.translation import MAX_DRAFT_RATIO, DraftText, Seam, Spelling
 
 
 @pytest.mark.parametrize("target", TOYS.values(), ids=TOYS)

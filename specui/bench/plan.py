@@ -82,6 +82,7 @@ class Plan:
             messages=turn.prompt.messages,
             settings=StepSettings(replace(self.sampling, seed=seed), turn.variant.drafting),
             limits=Limits(longest if self.max_tokens is None else min(longest, self.max_tokens), self.stop),
+            fresh=True,
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from specui.bench.conditions import now
-from specui.bench.plan import Plan, Turn, Variant
+from specui.bench.plan import Plan, Turn
 from specui.bench.records import Run, RunLog
 from specui.config import DraftingSettings, Limits, StepSettings
 from specui.errors import BusyError, SettingError, SpecUIError
@@ -21,7 +21,6 @@ from specui.generation import Generation, GenerationRequest, Message, Progress
 
 WARM_UP = (Message("user", "Count from one to ten, in words."),)
 WARM_UP_TOKENS = 16
-WIPE = (Message("user", "."),)
 BUSY_SECONDS = 0.25
 """How long to wait before the next try where the line is full."""
 
@@ -105,7 +104,6 @@ class Runner:
             self._warm_up()
         for turn in left:
             try:
-                self._wipe(turn.variant)
                 self._measure(turn)
             except SpecUIError as error:
                 if isinstance(error, SettingError):  # the records cannot be written
@@ -122,10 +120,6 @@ class Runner:
             if stats.speculation_used != stats.speculation and stats.speculation_off_reason:
                 expected = f"modes that work with this pair ({stats.speculation_off_reason}); leave it out of the list"
                 raise SettingError("--modes", variant.label, expected)
-
-    def _wipe(self, variant: Variant) -> None:
-        """Replace what target and draft hold in memory by a prompt that shares only its template with the next one."""
-        self._answer(None, _request(WIPE, variant.drafting, 1))
 
     def _measure(self, turn: Turn) -> None:
         started = now()

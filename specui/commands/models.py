@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from specui import hub, inspection, pairs
 from specui.catalog import Catalog, Pair, PairFiles
-from specui.commands.options import Parser, say
+from specui.commands.options import DownloadProgress, Parser, say
 from specui.config import DEFAULT_CTX_SIZE, LoadSettings
 from specui.errors import ModelFileError
 from specui.inspection import FileFacts, PairFacts, describe
-from specui.pace import Pace, size
-
-_LINE_SHARE = 10
-"""Where stderr is no terminal, a line of progress stands for so many per cent."""
+from specui.pace import size
 
 
 def add(commands: Any) -> None:
@@ -121,7 +116,7 @@ def _file_lines(facts: FileFacts) -> list[str]:
 def run_download(arguments: argparse.Namespace) -> int:
     """Fetch what is missing of a pair, with progress on stderr, and print the paths."""
     pair = Catalog.default().pair(arguments.pair)
-    files = pairs.on_disk(pair) or pairs.resolve(pair, Progress().tell)
+    files = pairs.on_disk(pair) or pairs.resolve(pair, DownloadProgress().tell)
     _print_paths(files, arguments.json)
     return 0
 
@@ -144,24 +139,3 @@ def _print_paths(files: PairFiles, as_json: bool) -> None:
     for path in (files.target, files.draft):
         if path is not None:
             print(path)
-
-
-class Progress:
-    """Says on stderr how far a download is: in one line on a terminal, else in a line for each tenth."""
-
-    def __init__(self) -> None:
-        self._pace = Pace()
-        self._said = ""
-        self._terminal = sys.stderr.isatty()
-
-    def tell(self, stage: str, done: int, total: int) -> None:
-        """Note progress; an OnProgress."""
-        self._pace.at(time.monotonic(), done, total)
-        line = f"{stage} {self._pace.words}".rstrip()
-        if self._terminal:
-            print(f"\r\x1b[K{line}", end="\n" if total and done >= total else "", file=sys.stderr, flush=True)
-            return
-        share = f"{stage} {100 * done // total // _LINE_SHARE if total else 0}"
-        if stage and share != self._said:
-            self._said = share
-            say(line)

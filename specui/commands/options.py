@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +29,10 @@ from specui.engine.gbnf import check_gbnf
 from specui.engine.json_schema import parse_schema, schema_to_gbnf
 from specui.errors import SettingError
 from specui.generation import GenerationRequest, Message
+from specui.pace import Pace
+
+_LINE_SHARE = 10
+"""Where stderr is no terminal, a line of progress stands for so many per cent."""
 
 
 def say(text: str) -> None:
@@ -54,6 +59,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=int, metavar="N", help="compute threads (default: what the process may use)")
     layers = f"layers on the GPU, -1 for all (default: {defaults.gpu_layers})"
     group.add_argument("--gpu-layers", type=int, metavar="N", help=layers)
+    translate = "let a draft of another vocabulary draft by way of its text"
+    group.add_argument("--translate-draft", action="store_true", default=None, help=translate)
 
 
 def add_prompt_options(parser: argparse.ArgumentParser) -> None:
@@ -131,11 +138,14 @@ def load_settings(arguments: argparse.Namespace) -> LoadSettings:
 
 
 def step_settings(arguments: argparse.Namespace) -> StepSettings:
-    """Return the sampling and drafting settings of parsed arguments. Raises SettingError."""
-    sampling = _given(arguments, SamplingSettings)
+    """Return the settings of parsed arguments, over the pair's own in models.yaml. Raises SettingError."""
+    chosen = vars(arguments)
+    pair = None if chosen.get("target") else Catalog.default().pair(chosen.get("pair") or DEFAULT_PAIR)
+    sampling = {**(pair.sampling if pair else {}), **_given(arguments, SamplingSettings)}
+    drafting = {**(pair.drafting if pair else {}), **_given(arguments, DraftingSettings)}
     if "logit_bias" in sampling:
         sampling["logit_bias"] = tuple(sampling["logit_bias"])
-    return StepSettings(SamplingSettings(**sampling), DraftingSettings(**_given(arguments, DraftingSettings)))
+    return StepSettings(SamplingSettings(**sampling), DraftingSettings(**drafting))
 
 
 def read_grammar(arguments: argparse.Namespace) -> str | None:
@@ -172,13 +182,28 @@ def find_files(arguments: argparse.Namespace) -> PairFiles:
     if given is not None:
         return given
     pair = Catalog.default().pair(arguments.pair or DEFAULT_PAIR)
-    return pairs.on_disk(pair) or pairs.resolve(pair, _tell_progress)
+    return pairs.on_disk(pair) or pairs.resolve(pair, DownloadProgress().tell)
 
 
-def _tell_progress(stage: str, done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        share = f"{done / total:4.0%}" if total else f"{done / 1e6:,.0f} MB"
-        print(f"\r{stage} {share}", end="\n" if total and done >= total else "", file=sys.stderr, flush=True)
+class DownloadProgress:
+    """Says on stderr how far a download is: in one line on a terminal, else in a line for each tenth."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self._said = ""
+        self._terminal = sys.stderr.isatty()
+
+    def tell(self, stage: str, done: int, total: int) -> None:
+        """Note progress; an OnProgress."""
+        self._pace.at(time.monotonic(), done, total)
+        line = f"{stage} {self._pace.words}".rstrip()
+        if self._terminal:
+            print(f"\r\x1b[K{line}", end="\n" if total and done >= total else "", file=sys.stderr, flush=True)
+            return
+        share = f"{stage} {100 * done // total // _LINE_SHARE if total else 0}"
+        if stage and share != self._said:
+            self._said = share
+            say(line)
 
 
 def read_request(arguments: argparse.Namespace) -> GenerationRequest:

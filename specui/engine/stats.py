@@ -50,6 +50,22 @@ class RatePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class TranslationCounts:
+    """What translation came to in one answer; a dropped text is one the draft wrote and no id was proposed of."""
+
+    draft_tokens_written: int = 0
+    target_tokens_proposed: int = 0
+    texts_dropped: int = 0
+
+    def plus(self, written: int, proposed: int) -> TranslationCounts:
+        """Return the counts with one more draft in them."""
+        dropped = int(written > 0 and not proposed)
+        return TranslationCounts(
+            self.draft_tokens_written + written, self.target_tokens_proposed + proposed, self.texts_dropped + dropped
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """The figures of one answer so far. Names are the contract of CLI, JSON and page; None: nothing was measured."""
 
@@ -77,11 +93,14 @@ class Stats:
     speculation: SpeculationMode = "none"
     speculation_used: SpeculationMode = "none"
     speculation_off_reason: str | None = None
+    translation: TranslationCounts | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures for JSON; the reason stands only where asked and done differ."""
+        """Return the figures for JSON; the reason stands only where asked and done differ, translation where it was."""
         values = asdict(self)
         values["accepted_per_position"] = list(self.accepted_per_position)
+        if self.translation is None:
+            del values["translation"]
         if self.speculation == self.speculation_used:
             del values["speculation_off_reason"]
         return values

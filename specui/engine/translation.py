@@ -15,6 +15,7 @@ from typing import Protocol
 
 from specui.engine.drafting import Outcome, Proposal, TokenCache, common_prefix, evaluate, truncate_or_clear
 from specui.engine.sampling import top_probability
+from specui.engine.stats import TranslationCounts
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
 MAX_DRAFT_RATIO = 2
@@ -45,22 +46,6 @@ class TextModel(Protocol):
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]: ...
     def piece(self, token_id: int) -> bytes: ...
     def token_text(self, token_id: int) -> str: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TranslationCounts:
-    """What translation came to in one answer; a dropped text is one the draft wrote and no id was proposed of."""
-
-    draft_tokens_written: int = 0
-    target_tokens_proposed: int = 0
-    texts_dropped: int = 0
-
-    def plus(self, written: int, proposed: int) -> TranslationCounts:
-        """Return the counts with one more draft in them."""
-        dropped = int(written > 0 and not proposed)
-        return TranslationCounts(
-            self.draft_tokens_written + written, self.target_tokens_proposed + proposed, self.texts_dropped + dropped
-        )
 
 
 class Spelling:

@@ -249,7 +249,8 @@ class ChatTab:
         return self._opened(Conversation(Conversation.from_json(kept).id))
 
     def _on_load(self, request: gr.Request, kept: str, partial: str, prefs: str) -> Updates:
-        settings = ChatSettings.from_json(prefs, self._speculation)
+        start = ChatSettings.of_pair(self._runtime.files, self._speculation)
+        settings = ChatSettings.from_json(prefs, start)
         values = dict(zip(self._form.components, self._form.fill(settings), strict=True))
         return {**self._opened(Conversation.from_json(kept, partial)), **values}
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 
+from specui.catalog import PairFiles
 from specui.config import (
     DraftingSettings,
     Limits,
@@ -33,7 +34,7 @@ SAMPLING_KEYS = (
     "repeat_last_n",
     "seed",
 )
-DRAFTING_KEYS = ("speculation", "max_draft_tokens", "max_ngram_size", "draft_p_min", "adaptive_length")
+DRAFTING_KEYS = ("speculation", "max_draft_tokens", "max_ngram_size", "draft_p_min", "adaptive_length", "exact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +68,19 @@ class ChatSettings:
         )
 
     @classmethod
-    def from_json(cls, text: str | None, speculation: SpeculationMode) -> ChatSettings:
-        """Read what the browser kept; where that cannot work, the defaults with `speculation`."""
+    def from_json(cls, text: str | None, start: ChatSettings) -> ChatSettings:
+        """Read what the browser kept; `start` where that cannot work or is nothing."""
         try:
-            return cls.from_values(json.loads(text)) if text else cls._with_mode(speculation)
+            return cls.from_values(json.loads(text)) if text else start
         except (SpecUIError, ValueError, TypeError, AttributeError):
-            return cls._with_mode(speculation)
+            return start
 
     @classmethod
-    def _with_mode(cls, speculation: SpeculationMode) -> ChatSettings:
-        return cls(StepSettings(drafting=DraftingSettings(speculation)))
+    def of_pair(cls, files: PairFiles | None, speculation: SpeculationMode) -> ChatSettings:
+        """Return the defaults, those of a pair over the program's own, with `speculation`."""
+        sampling, drafting = (files.sampling, files.drafting) if files is not None else ({}, {})
+        drafting = {**drafting, "speculation": speculation}
+        return cls(StepSettings(SamplingSettings(**sampling), DraftingSettings(**drafting)))
 
 
 MODE_CHOICES = [
@@ -159,6 +163,11 @@ class Form:
         self._slider("draft_p_min", "Stop drafting below probability", (0, 1, 0.05))
         self.widgets["adaptive_length"] = gr.Checkbox(
             value=self.start.step.drafting.adaptive_length, label="Adapt the draft's length"
+        )
+        self.widgets["exact"] = gr.Checkbox(
+            value=self.start.step.drafting.exact,
+            label="Exact",
+            info="only passes that leave every bit as one token a pass does; often slower",
         )
 
     def _slider(self, key: str, label: str, span: tuple[float, float, float], info: str | None = None) -> None:

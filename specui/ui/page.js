@@ -161,7 +161,8 @@ window.specui = (() => {
   }
 
   function openModels(button) {
-    if (button.closest("button")) document.querySelectorAll("#sp-tabs [role=tab]")[1]?.click();
+    const tabs = [...document.querySelectorAll("#sp-tabs [role=tab]")];
+    if (button.closest("button")) tabs.find((tab) => tab.textContent.trim() === "Models")?.click();
   }
 
   // What takes the server a while is said at once.
