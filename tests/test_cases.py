@@ -31,6 +31,7 @@ from specui.engine.controller import Auto, Experience
 from specui.engine.costs import PassCosts
 from specui.engine.decoder import Decoder, Task
 from specui.engine.drafting import Drafter, DraftModel, Outcome, PromptLookup
+from specui.engine.sampling import Logits
 from specui.engine.stats import TokenOrigin
 from specui.engine.text import TextStream
 
@@ -120,8 +121,9 @@ def test_an_end_at_each_place_of_a_block(mode: SpeculationMode, cap: int, exact:
 @pytest.mark.parametrize("mode", SPECULATION_MODES)
 @pytest.mark.parametrize("k", [1, 4, 8])
 def test_never_more_tokens_than_the_cap(mode: SpeculationMode, k: int, exact: bool) -> None:
-    def counting(text: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-        return np.eye(8, dtype=np.float32)[text[-1] % 3 + 1]
+    def counting(text: Sequence[int]) -> Logits:
+        row: Logits = np.eye(8, dtype=np.float32)[text[-1] % 3 + 1]
+        return row
 
     for cap in sorted({1, 2, k, k + 1, *([k - 1] if k > 1 else [])}):
         plan = replace(plan_in(mode, k, exact, [1, 2, 3] * 6), max_tokens=cap)
@@ -187,7 +189,7 @@ def test_odd_sampling_settings_still_draft_to_the_end(
     mode: SpeculationMode, temperature: float, top_p: float, top_k: int
 ) -> None:
     """Warnings are errors, so that a division by zero or an overflow fails here."""
-    sampling = SamplingSettings(temperature=temperature, top_p=top_p, top_k=top_k, seed=3)
+    sampling = SamplingSettings(temperature=temperature, top_p=top_p, top_k=top_k, min_p=0.0)
     script = random_script(4)
     plan = replace(plan_in(mode, 4), max_tokens=60, sampling=sampling)
     done, _target, _draft = run(plan, script, blurred(script, 0.5))
