@@ -40,7 +40,7 @@ class Distribution:
         """Draw the token for `place` of the text, with the numbers that `dice` has for this use there."""
         if len(self.ids) == 1:
             return int(self.ids[0])
-        with np.errstate(divide="ignore"):  # a token of no probability waits for ever
+        with np.errstate(divide="ignore", over="ignore"):  # a token of no or next to no probability waits for ever
             return int(self.ids[np.argmin(dice.waits(use, place, self.ids) / self.probs)])
 
     def without(self, other: Distribution) -> Distribution:
