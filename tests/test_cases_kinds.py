@@ -1,0 +1,81 @@
+"""Every architecture in every mode: 300 tokens, a second turn and an edited first one, through a runtime.
+
+On tiny random models (`tiny_models.py`) that are their own drafts. With `exact` no difference at all is allowed for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from asking import SPECULATIVE, assert_counts, request
+from tiny_models import N_VOCAB, Kind, write_tiny
+from tiny_texts import assert_same, open_context
+
+from specui import pairs
+from specui.config import DraftingSettings, LoadSettings, SamplingSettings, SpeculationMode, StepSettings
+from specui.engine.llama import Context, Model
+from specui.generation import Progress
+from specui.runtime import Runtime
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NO_END = SamplingSettings(logit_bias=((2, -100.0),))
+"""Keeps a random model from ending its text."""
+OPENING = "the quick brown fox jumps over the lazy dog. the quick brown fox "
+TURNS = {OPENING: 300, OPENING + "and again the quick brown ": 60, OPENING.replace("quick", "slow", 1): 60}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A runtime on a tiny model, and a context of its own to judge near ties with."""
+
+    runtime: Runtime
+    plain: Context
+    wanted: dict[str, Progress]
+
+    def write(self, prompt: str, drafting: DraftingSettings) -> Progress:
+        asked = request(prompt, max_tokens=TURNS[prompt], raw=True)
+        return self.runtime.start(replace(asked, settings=StepSettings(NO_END, drafting))).result()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    path = write_tiny(tmp_path_factory.mktemp("tiny") / f"{request.param}.gguf", request.param)
+    runtime, model = Runtime(LoadSettings(ctx_size=1024, batch_size=64, threads=1)), Model(path)
+    runtime.load(pairs.from_paths(path, path))
+    pair = Pair(runtime, open_context(model), {})
+    pair.wanted.update((prompt, pair.write(prompt, DraftingSettings())) for prompt in TURNS)
+    yield pair
+    runtime.close()
+    pair.plain.close()
+    model.close()
+
+
+@pytest.mark.parametrize("mode", SPECULATIVE)
+def test_three_turns_are_those_of_mode_none(pair: Pair, mode: SpeculationMode) -> None:
+    for prompt, count in TURNS.items():
+        want, got = pair.wanted[prompt], pair.write(prompt, DraftingSettings(mode, draft_p_min=0.0))
+        assert len(want.token_ids) == len(got.token_ids) == count
+        assert_same(pair.plain, want.prompt_token_ids, got.token_ids, want.token_ids)
+        assert (got.stats.speculation_used, got.stats.speculation_off_reason) == (mode, None)
+        assert_counts(got)
+        if mode == "draft-model":
+            assert got.stats.acceptance_rate is not None and got.stats.acceptance_rate > 0.9
+
+
+@pytest.mark.parametrize("mode", SPECULATIVE)
+def test_exact_leaves_no_difference(pair: Pair, mode: SpeculationMode) -> None:
+    for prompt in TURNS:
+        got = pair.write(prompt, DraftingSettings(mode, draft_p_min=0.0, exact=True))
+        assert got.token_ids == pair.wanted[prompt].token_ids
+        assert_counts(got)
+
+
+def test_the_models_write_no_loop(pair: Pair) -> None:
+    """Or all of this would be easy."""
+    for progress in pair.wanted.values():
+        assert len(set(progress.token_ids)) > 20
+        assert max(progress.token_ids) < N_VOCAB
