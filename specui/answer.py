@@ -13,8 +13,7 @@ from dataclasses import replace
 from specui.engine.chat import ChatTemplate, Prompt
 from specui.engine.decoder import ABORTED, Decoder, Task
 from specui.engine.grammar import Grammar
-from specui.engine.llama import Model
-from specui.engine.llama_grammar import NativeGrammar
+from specui.engine.llama import Model, NativeGrammar
 from specui.engine.stats import FinishReason, TokenOrigin
 from specui.engine.text import TextStream
 from specui.errors import BlankPromptError, DecodeError, PromptTooLongError

@@ -17,7 +17,7 @@ from tiny_models import Kind, write_tiny
 
 from specui import estimate as room
 from specui.catalog import PairFiles
-from specui.engine import cells
+from specui.engine.llama import cells
 from specui.estimate import CacheKind, estimate, fit, repacked_bytes, repacked_types
 from specui.gguf import Header, read_header
 

@@ -22,8 +22,7 @@ from specui.config import (
 )
 from specui.engine.grammar import Grammar
 from specui.engine.json_schema import schema_to_gbnf
-from specui.engine.llama import Model
-from specui.engine.llama_grammar import NativeGrammar
+from specui.engine.llama import Model, NativeGrammar
 from specui.errors import SettingError
 from specui.generation import GenerationRequest, Message, Progress
 from specui.runtime import Runtime

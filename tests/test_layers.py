@@ -35,9 +35,7 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
         "specui.engine.chat",
         "specui.engine.text",
         "specui.engine.grammar",
-        "specui.engine.llama_grammar",
         "specui.engine.cpu",
-        "specui.engine.cells",
         "specui.engine.checkpoint",
         "specui.hub",
         "specui.gguf",
@@ -83,11 +81,8 @@ NEIGHBOURS = {
     ("specui.engine.costs", "specui.engine.drafting"),
     ("specui.engine.exactness", "specui.engine.drafting"),
     ("specui.engine.chat", "specui.engine.llama"),
-    ("specui.engine.llama", "specui.engine.cells"),
     ("specui.engine.llama", "specui.engine.checkpoint"),
-    ("specui.engine.cells", "specui.engine.checkpoint"),
     ("specui.engine.llama", "specui.engine.cpu"),
-    ("specui.engine.llama_grammar", "specui.engine.llama"),
     ("specui.engine.json_schema", "specui.engine.gbnf"),
     ("specui.engine.llama", "specui.gguf"),
     ("specui.gguf", "specui.gguf_format"),
@@ -139,7 +134,7 @@ OPTIONAL_NEIGHBOURS = {
 """Arrows that a room may have once it is there."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
-    "llama_cpp": ("specui.engine.llama", "specui.engine.cells", "specui.engine.llama_grammar", "specui.engine.chat"),
+    "llama_cpp": ("specui.engine.llama", "specui.engine.chat"),
     "jinja2": ("specui.engine.chat",),
     "gradio": ("specui.ui", "app"),
     "huggingface_hub": ("specui.hub",),

@@ -25,8 +25,8 @@ from tiny_texts import (
 
 from specui import pairs
 from specui.config import LoadSettings, SpeculationMode, home
-from specui.engine.cells import Cells
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
+from specui.engine.llama.cells import Cells
 from specui.errors import RollbackError
 from specui.runtime import Runtime
 

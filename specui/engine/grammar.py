@@ -1,7 +1,7 @@
 """The state of a grammar while one answer is written: which tokens may come next.
 
-Works on any `GrammarState`; llama.cpp's is `NativeGrammar` in `llama.py`. Knows token ids and rows of logits, nothing
-about text or drafts. To ask about one token costs microseconds, about a whole vocabulary milliseconds.
+Works on any `GrammarState`; llama.cpp's is `llama.NativeGrammar`. Knows token ids and rows of logits, nothing about
+text or drafts. To ask about one token costs microseconds, about a whole vocabulary milliseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """llama.cpp's calls on the memory of one context, and what a model's metadata tells of the state in it.
 
-Beside `llama.py`, which makes the handles, so that both fit in the head. Knows handles and bytes; no tokens, and not
-what is dropped when.
+Knows handles and bytes; no tokens, and not what is dropped when.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""llama.cpp's grammars, through the same bindings as `llama.py`: which tokens of a vocabulary fit a text's next place.
+"""llama.cpp's grammars: which tokens of a vocabulary fit a text's next place.
 
-llama.cpp ends the process when a grammar is moved on over a token it forbids; `Grammar` in `grammar.py` asks first.
+llama.cpp ends the process when a grammar is moved on over a token it forbids; `engine.grammar.Grammar` asks first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specui.engine.gbnf import traits
-from specui.engine.llama import Model
+from specui.engine.llama.weights import Model
 from specui.errors import ModelError, SettingError
 
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
