@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specui.config import DEFAULT_MAX_DRAFT_TOKENS, MAX_DRAFT_TOKENS_LIMIT
-from specui.gguf_format import TENSOR_TYPES, Strings, Tensor
-from specui.gguf_header import Header
+from specui.gguf import TENSOR_TYPES, Header, Strings, Tensor
 
 INTERPRETER_BYTES = 65_000_000
 """Python with the engine's libraries, before anything is loaded."""

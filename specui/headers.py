@@ -13,10 +13,8 @@ from pathlib import Path
 
 from specui import bundled, hub
 from specui.catalog import BundledFile, HubFile, Source
-from specui.gguf import FileSource, join_shards, read_header
-from specui.gguf_format import TENSOR_TYPES
-from specui.gguf_format import Source as Bytes
-from specui.gguf_header import Header
+from specui.gguf import TENSOR_TYPES, FileSource, Header, join_shards, read_header
+from specui.gguf import Source as Bytes
 
 F32 = 0
 """ggml's number of the type."""

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specui.catalog import BundledFile, Catalog, HubFile, LocalFile, Pair
-from specui.catalog_add import add_pair
+from specui.catalog import BundledFile, Catalog, HubFile, LocalFile, Pair, add_pair
 from specui.errors import CatalogError, StorageError
 
 PLAIN = Pair("own", "own", HubFile("a/b", "c.gguf"))

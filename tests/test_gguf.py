@@ -16,7 +16,7 @@ from specui.catalog import PairFiles
 from specui.engine.llama import Model
 from specui.errors import ModelFileError
 from specui.gguf import Header, check_gguf, join_shards, read_header
-from specui.gguf_format import MAX_HEADER_BYTES, TENSOR_TYPES, Numbers, Strings
+from specui.gguf.format import MAX_HEADER_BYTES, TENSOR_TYPES, Numbers, Strings
 
 LLAMA: dict[str, Plain] = {
     "general.architecture": "llama",

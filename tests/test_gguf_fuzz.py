@@ -25,7 +25,7 @@ from specui.catalog import PairFiles
 from specui.errors import ModelFileError
 from specui.estimate import estimate
 from specui.gguf import read_header
-from specui.gguf_format import Reader
+from specui.gguf.format import Reader
 
 EXTRA_BYTES = 48_000_000
 DENSE_CUT_BYTES = 20_000

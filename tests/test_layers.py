@@ -16,8 +16,6 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
     1: (
         "specui.config",
         "specui.catalog",
-        "specui.catalog_yaml",
-        "specui.catalog_add",
         "specui.pace",
         "specui.engine.dice",
         "specui.engine.sampling",
@@ -39,8 +37,6 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
         "specui.engine.checkpoint",
         "specui.hub",
         "specui.gguf",
-        "specui.gguf_format",
-        "specui.gguf_header",
         "specui.estimate",
         "specui.space",
         "specui.vocab",
@@ -68,10 +64,7 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
 """A room is a module, or a package with all its modules."""
 
 NEIGHBOURS = {
-    ("specui.catalog", "specui.catalog_yaml"),
     ("specui.catalog", "specui.config"),
-    ("specui.catalog_add", "specui.catalog"),
-    ("specui.catalog_add", "specui.catalog_yaml"),
     ("specui.engine.sampling", "specui.config"),
     ("specui.engine.sampling", "specui.engine.dice"),
     ("specui.engine.stats", "specui.config"),
@@ -85,12 +78,8 @@ NEIGHBOURS = {
     ("specui.engine.llama", "specui.engine.cpu"),
     ("specui.engine.json_schema", "specui.engine.gbnf"),
     ("specui.engine.llama", "specui.gguf"),
-    ("specui.gguf", "specui.gguf_format"),
-    ("specui.gguf", "specui.gguf_header"),
-    ("specui.gguf_header", "specui.gguf_format"),
-    ("specui.gguf_header", "specui.vocab"),
-    ("specui.estimate", "specui.gguf_format"),
-    ("specui.estimate", "specui.gguf_header"),
+    ("specui.gguf", "specui.vocab"),
+    ("specui.estimate", "specui.gguf"),
     ("specui.hub", "specui.gguf"),
     ("specui.hub", "specui.space"),
     ("specui.answer", "specui.generation"),
@@ -141,7 +130,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "fastapi": ("specui.api", "app"),
     "uvicorn": ("app",),
     "filelock": ("specui.bundled", "specui.hub"),
-    "yaml": ("specui.catalog_yaml",),
+    "yaml": ("specui.catalog",),
     "gguf": (),
     "scipy": (),
 }

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from specui.catalog_yaml import Entry, read_list
+from specui.catalog import Entry, read_list
 from specui.errors import CatalogError, SettingError
 from specui.generation import Message, Role
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import gradio as gr
 
 from specui import hub, offers
-from specui.catalog import BundledFile, Catalog, HubFile, LocalFile, Pair, Source, user_file
-from specui.catalog_add import add_pair
+from specui.catalog import BundledFile, Catalog, HubFile, LocalFile, Pair, Source, add_pair, user_file
 from specui.errors import SpecUIError
 from specui.inspection import describe
 from specui.offers import Model, Offer

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from specui import catalog_yaml
-from specui.catalog_yaml import Entry
+from specui.catalog.yaml_lines import Entry, read_list
 from specui.config import DraftingSettings, SamplingSettings, home
 from specui.errors import CatalogError, SettingError, UnknownPairError
 
-SHIPPED = Path(__file__).resolve().parent.parent / "models.yaml"
+SHIPPED = Path(__file__).resolve().parents[2] / "models.yaml"
 
 OnProgress = Callable[[str, int, int], None]
 """Called with (stage, done_bytes, total_bytes) while files are fetched or made; stage is a line for people."""
@@ -131,7 +130,7 @@ class Catalog:
 
 def _read(path: Path) -> Iterator[Pair]:
     first_lines: dict[str, int] = {}
-    for entry in catalog_yaml.read_list(path, "pairs"):
+    for entry in read_list(path, "pairs"):
         pair = _pair(entry)
         if pair.name in first_lines:
             fix = f"{pair.name!r} is the name of the pair on line {first_lines[pair.name]} too; give each its own name"

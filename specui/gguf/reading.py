@@ -1,7 +1,7 @@
-"""What a GGUF file says of itself before its weights: the model's shape, its tokenizer, its tensors.
+"""Reads headers: entries and tensor descriptions become the model's shape, its tokenizer and its tensors.
 
-Reads headers from a file, or over a network by way of a `Source`; nothing here knows llama.cpp, and no weight is
-read. Whatever is wrong with a header is one ModelFileError that names the file.
+From a file, or over a network by way of a `Source`. Whatever is wrong with a header is one ModelFileError that names
+the file.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from specui.errors import ModelFileError
-from specui.gguf_format import HEAD_BYTES, Numbers, Reader, Source, Strings, Tensor, Value, complaint
-from specui.gguf_header import Attention, Header, Recurrent, Rope, Tokenizer, bytes_by_type
-
-__all__ = ["FileSource", "Header", "Source", "check_gguf", "join_shards", "read_header"]
+from specui.gguf.format import HEAD_BYTES, Numbers, Reader, Source, Strings, Tensor, Value, complaint
+from specui.gguf.header import Attention, Header, Recurrent, Rope, Tokenizer, bytes_by_type
 
 MAX_BLOCKS = 512
 """llama.cpp's own limit."""

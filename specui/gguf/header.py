@@ -1,6 +1,6 @@
 """A GGUF header as values: shape, tokenizer, tensors, and what follows from them without reading further.
 
-Knows neither bytes nor files; `gguf` makes these values.
+Knows neither bytes nor files; `reading.py` makes these values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specui.errors import ModelFileError
-from specui.gguf_format import Strings, Tensor, Value
+from specui.gguf.format import Strings, Tensor, Value
 from specui.vocab import Vocabulary
 
 

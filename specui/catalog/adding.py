@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from specui import catalog_yaml
-from specui.catalog import BundledFile, Catalog, HubFile, Pair, Source
+from specui.catalog.pairs import BundledFile, Catalog, HubFile, Pair, Source
+from specui.catalog.yaml_lines import list_column
 from specui.errors import CatalogError, StorageError
 
 
@@ -31,7 +31,7 @@ def add_pair(path: Path, pair: Pair) -> None:
         text += "\n"
     if not _says_anything(text):
         text += "pairs:\n"
-    column = catalog_yaml.list_column(path, "pairs") if known else None
+    column = list_column(path, "pairs") if known else None
     indent = " " * (2 if column is None else column)
     _replace(path, text + "".join(f"{line}\n" for line in _lines(pair, indent)))
 
