@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -16,6 +16,8 @@ from specui.errors import SettingError
 
 SpeculationMode = Literal["none", "prompt-lookup", "draft-model", "auto"]
 SPECULATION_MODES: tuple[SpeculationMode, ...] = get_args(SpeculationMode)
+BASELINE: SpeculationMode = "none"
+"""The mode that the others are measured against."""
 
 DEFAULT_MAX_DRAFT_TOKENS: dict[SpeculationMode, int] = {
     "none": 0,
@@ -36,6 +38,24 @@ DEFAULT_PORT = 7860
 DEFAULT_PAIR = "bundled"
 DEFAULT_CTX_SIZE = 4096
 MAX_QUEUE_LENGTH = 8
+
+DEFAULT_COMPARE_MODES = "none,prompt-lookup,draft-model"
+DEFAULT_COMPARE_REPEATS = 5
+DEFAULT_SUITE = "standard"
+DEFAULT_BENCH_MODES = "none,prompt-lookup,draft-model,auto"
+DEFAULT_BENCH_REPEATS = 3
+
+PAGE_BENCH_REPEATS, PAGE_BENCH_LIMIT = 1, 1
+"""What the form of the Benchmark tab begins with (repeats, and prompts of a kind): a few minutes' worth, where the
+command line's defaults take an hour."""
+
+MAX_SNAPSHOTS = 7
+"""How many of its last recurrent states a context keeps. llama.cpp writes every snapshot with nodes of its own in the
+graph, and ends the process where they are too many for it: of the Nemotron-H kind with 52 layers 11 fit and 15 do not,
+of LFM2 with 16 layers 20 and not 31."""
+
+MAX_SNAPSHOT_BYTES = 256 * 2**20
+"""What all snapshots of a context may take; each is as large as the state."""
 
 
 def parse_mode(value: object, key: str = "speculation") -> SpeculationMode:
@@ -141,6 +161,17 @@ class DraftingSettings:
         if self.speculation == "none" or self.max_draft_tokens is None:
             return DEFAULT_MAX_DRAFT_TOKENS[self.speculation]
         return self.max_draft_tokens
+
+
+def parse_variant(text: str, drafting: DraftingSettings, key: str) -> DraftingSettings:
+    """Return `drafting` in the mode that `text` names; in MODE:N, N is the longest draft. Raises SettingError."""
+    name, colon, number = text.partition(":")
+    mode = parse_mode(name, key)
+    if not colon:
+        return replace(drafting, speculation=mode)
+    if not number.isdecimal() or mode == BASELINE:
+        raise SettingError(key, text, "MODE or MODE:N with the longest draft, such as draft-model:8")
+    return replace(drafting, speculation=mode, max_draft_tokens=int(number))
 
 
 @dataclass(frozen=True, slots=True)

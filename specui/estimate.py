@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from specui.config import DEFAULT_MAX_DRAFT_TOKENS, MAX_DRAFT_TOKENS_LIMIT
+from specui.config import DEFAULT_MAX_DRAFT_TOKENS, MAX_DRAFT_TOKENS_LIMIT, MAX_SNAPSHOT_BYTES, MAX_SNAPSHOTS
 from specui.gguf import TENSOR_TYPES, Header, Strings, Tensor
 
 INTERPRETER_BYTES = 65_000_000
@@ -62,8 +62,8 @@ class CacheKind:
 
     type: str = "F16"
     swa_full: bool = True
-    max_snapshots: int = 7
-    max_snapshot_bytes: int = 256 * 2**20
+    max_snapshots: int = MAX_SNAPSHOTS
+    max_snapshot_bytes: int = MAX_SNAPSHOT_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specui import config
-from specui.config import DraftingSettings, Limits, LoadSettings, SamplingSettings, StepSettings
+from specui.config import DraftingSettings, Limits, LoadSettings, SamplingSettings, StepSettings, parse_variant
 from specui.errors import SettingError
 
 BAD: list[tuple[type[Any], str, list[object]]] = [
@@ -96,6 +96,18 @@ def test_the_cap_is_the_users_or_the_modes_own() -> None:
     for mode in config.SPECULATION_MODES:
         assert DraftingSettings(mode).draft_cap == config.DEFAULT_MAX_DRAFT_TOKENS[mode]
         assert config.DEFAULT_MAX_DRAFT_TOKENS[mode] <= config.MAX_DRAFT_TOKENS_LIMIT
+
+
+def test_a_mode_may_bring_its_longest_draft() -> None:
+    base = DraftingSettings(max_ngram_size=7, max_draft_tokens=9)
+    assert parse_variant("auto", base, "--modes") == DraftingSettings("auto", 9, 7)
+    assert parse_variant("draft-model:3", base, "--modes") == DraftingSettings("draft-model", 3, 7)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "fast:3", "none:3", "auto:", "auto:x", "auto:-1", "auto:0", "auto:3:4"])
+def test_a_variant_that_cannot_work_is_refused(text: str) -> None:
+    with pytest.raises(SettingError):
+        parse_variant(text, DraftingSettings(), "--modes")
 
 
 def test_settings_are_values() -> None:

@@ -17,7 +17,6 @@ from tiny_models import Kind, write_tiny
 
 from specui import estimate as room
 from specui.catalog import PairFiles
-from specui.engine.llama import cells
 from specui.estimate import CacheKind, estimate, fit, repacked_bytes, repacked_types
 from specui.gguf import Header, read_header
 
@@ -203,11 +202,6 @@ def test_headers_without_tensors_are_no_basis() -> None:
     data = header(MODEL, [tensor("a", [1024])]) + bytes(5000)
     with pytest.raises(ValueError, match="without tensors"):
         estimate(read_header(Bytes(data), tensors=False), None, 2048, 256)
-
-
-def test_limits_on_snapshots_are_the_engines() -> None:
-    assert CacheKind().max_snapshots == cells.MOST_SNAPSHOTS
-    assert CacheKind().max_snapshot_bytes == cells.SNAPSHOT_BYTES
 
 
 # Does it fit

@@ -92,6 +92,7 @@ NEIGHBOURS = {
     ("specui.lane", "specui.weights"),
     ("specui.lane", "specui.draft_slot"),
     ("specui.draft_slot", "specui.weights"),
+    ("specui.bench", "specui.compare"),
     ("specui.compare", "specui.answer"),
     ("specui.compare", "specui.lane"),
     ("specui.compare", "specui.line"),
@@ -115,7 +116,6 @@ NEIGHBOURS = {
 
 OPTIONAL_NEIGHBOURS = {
     ("app", "specui.api"),
-    ("specui.bench", "specui.compare"),
     ("specui.bench", "specui.generation"),
     ("specui.bench", "specui.pairs"),
     ("specui.bench", "specui.runtime"),

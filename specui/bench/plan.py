@@ -6,18 +6,24 @@ meets them alike, and none of them always comes first. Knows nothing about model
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from specui.bench.suite import BenchPrompt, Suite
-from specui.config import DraftingSettings, Limits, SamplingSettings, StepSettings, parse_mode
+from specui.compare.schedule import rotated
+from specui.config import (
+    BASELINE,
+    DEFAULT_BENCH_REPEATS,
+    DraftingSettings,
+    Limits,
+    SamplingSettings,
+    StepSettings,
+    parse_variant,
+)
+from specui.config import DEFAULT_SUITE as DEFAULT_SUITE  # noqa: PLC0414  # until its users take it from config
 from specui.errors import SettingError
 from specui.generation import GenerationRequest
 
-BASELINE = "none"
-DEFAULT_SUITE = "standard"
-DEFAULT_MODES = "none,prompt-lookup,draft-model,auto"
-DEFAULT_REPEATS = 3
 MAX_REPEATS = 1000
 
 
@@ -53,7 +59,7 @@ class Plan:
     suite: Suite
     prompts: tuple[BenchPrompt, ...]
     variants: tuple[Variant, ...]
-    repeats: int = DEFAULT_REPEATS
+    repeats: int = DEFAULT_BENCH_REPEATS
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -86,12 +92,6 @@ class Plan:
         )
 
 
-def rotated(variants: Sequence[Variant], by: int) -> tuple[Variant, ...]:
-    """Return the variants with number `by` first, counted around."""
-    first = by % len(variants)
-    return (*variants[first:], *variants[:first])
-
-
 def parse_variants(text: str, drafting: DraftingSettings) -> tuple[Variant, ...]:
     """Return the variants of a list as `none,prompt-lookup,draft-model:3`; `none` comes first, named or not.
 
@@ -102,14 +102,4 @@ def parse_variants(text: str, drafting: DraftingSettings) -> tuple[Variant, ...]
     if twice is not None or not labels:
         raise SettingError("--modes", twice or text, "each mode once, such as none,prompt-lookup,draft-model:3")
     others = [label for label in labels if label != BASELINE]
-    return tuple(_variant(label, drafting) for label in (BASELINE, *others))
-
-
-def _variant(label: str, drafting: DraftingSettings) -> Variant:
-    name, colon, number = label.partition(":")
-    mode = parse_mode(name, "--modes")
-    if not colon:
-        return Variant(label, replace(drafting, speculation=mode))
-    if not number.isdecimal() or mode == BASELINE:
-        raise SettingError("--modes", label, "MODE or MODE:N with the longest draft, such as draft-model:3")
-    return Variant(label, replace(drafting, speculation=mode, max_draft_tokens=int(number)))
+    return tuple(Variant(label, parse_variant(label, drafting, "--modes")) for label in (BASELINE, *others))

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any
 
-from specui.bench.plan import BASELINE
 from specui.bench.records import Run
 from specui.bench.suite import ALL
+from specui.config import BASELINE
 
 CONFIDENCE = 0.95
 INTERVAL_NOTE = (

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from specui.bench import conditions, export, plan
+from specui.bench import conditions, export
 from specui.bench.plan import Plan, Turn, parse_variants
 from specui.bench.records import Run, RunLog
 from specui.bench.runner import Count, Runner, Stopped
@@ -21,7 +21,7 @@ from specui.commands.options import (
     say,
     step_settings,
 )
-from specui.config import LoadSettings
+from specui.config import DEFAULT_BENCH_MODES, DEFAULT_BENCH_REPEATS, DEFAULT_SUITE, LoadSettings
 from specui.errors import SettingError, SpecUIError
 from specui.generation import Generation
 from specui.runtime import LoadedPair, Runtime
@@ -37,12 +37,12 @@ def add(commands: Any) -> None:
     group = bench.add_argument_group("benchmark")
     names, selection = ", ".join(builtin_names()), Selection()
     group.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of records and tables")
-    suite = f"a builtin suite ({names}) or a YAML file (default: {plan.DEFAULT_SUITE})"
-    group.add_argument("--suite", default=plan.DEFAULT_SUITE, metavar="NAME|FILE", help=suite)
-    modes = f"modes, MODE:N for drafts of at most N tokens; none always runs (default: {plan.DEFAULT_MODES})"
-    group.add_argument("--modes", default=plan.DEFAULT_MODES, metavar="A,B", help=modes)
-    repeats = f"runs of each prompt and mode (default: {plan.DEFAULT_REPEATS})"
-    group.add_argument("--repeats", type=int, default=plan.DEFAULT_REPEATS, metavar="N", help=repeats)
+    suite = f"a builtin suite ({names}) or a YAML file (default: {DEFAULT_SUITE})"
+    group.add_argument("--suite", default=DEFAULT_SUITE, metavar="NAME|FILE", help=suite)
+    modes = f"modes, MODE:N for drafts of at most N tokens; none always runs (default: {DEFAULT_BENCH_MODES})"
+    group.add_argument("--modes", default=DEFAULT_BENCH_MODES, metavar="A,B", help=modes)
+    repeats = f"runs of each prompt and mode (default: {DEFAULT_BENCH_REPEATS})"
+    group.add_argument("--repeats", type=int, default=DEFAULT_BENCH_REPEATS, metavar="N", help=repeats)
     group.add_argument("--kinds", metavar="A,B", help="kinds of work (default: all of the suite)")
     splits = f"{', '.join(SPLITS)} or {ALL}; tune settings on the one, report the other (default: {selection.split})"
     group.add_argument("--split", default=selection.split, metavar="SPLIT", help=splits)

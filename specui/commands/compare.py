@@ -23,9 +23,6 @@ from specui.commands.options import (
 from specui.compare.handle import Race
 from specui.compare.race import start_race
 from specui.compare.records import (
-    BASELINE,
-    DEFAULT_MODES,
-    DEFAULT_REPEATS,
     LaneSpec,
     RaceProgress,
     RaceRequest,
@@ -34,6 +31,7 @@ from specui.compare.records import (
     parse_modes,
 )
 from specui.compare.report import export_csv, export_json, result_json, sentences, table
+from specui.config import BASELINE, DEFAULT_COMPARE_MODES, DEFAULT_COMPARE_REPEATS
 from specui.errors import SettingError
 from specui.runtime import Runtime
 
@@ -48,10 +46,10 @@ def add(commands: Any) -> None:
     add_prompt_options(compare)
     add_step_options(compare)
     group = compare.add_argument_group("comparing")
-    modes = f"two to four, each MODE or MODE:N with the longest draft (default: {DEFAULT_MODES})"
-    group.add_argument("--modes", default=DEFAULT_MODES, metavar="LIST", help=modes)
-    repeats = f"runs of every mode (default: {DEFAULT_REPEATS})"
-    group.add_argument("--repeats", type=int, default=DEFAULT_REPEATS, metavar="N", help=repeats)
+    modes = f"two to four, each MODE or MODE:N with the longest draft (default: {DEFAULT_COMPARE_MODES})"
+    group.add_argument("--modes", default=DEFAULT_COMPARE_MODES, metavar="LIST", help=modes)
+    repeats = f"runs of every mode (default: {DEFAULT_COMPARE_REPEATS})"
+    group.add_argument("--repeats", type=int, default=DEFAULT_COMPARE_REPEATS, metavar="N", help=repeats)
     twin = "run the baseline twice: its twin should come out at 1.00"
     group.add_argument("--swap-check", action="store_true", help=twin)
     group.add_argument("--export", type=Path, metavar="FILE", help="write every figure to FILE.json or FILE.csv")

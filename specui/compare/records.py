@@ -6,20 +6,24 @@ Knows requests, snapshots and statistics; nothing about how lanes are run or rat
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from specui.catalog import PairFiles
-from specui.config import DraftingSettings, StepSettings, parse_mode
+from specui.config import BASELINE as BASELINE  # noqa: PLC0414  # until its users take it from config
+from specui.config import (
+    DEFAULT_COMPARE_MODES,
+    DEFAULT_COMPARE_REPEATS,
+    DraftingSettings,
+    StepSettings,
+    parse_variant,
+)
 from specui.engine.difference import Difference
 from specui.errors import SettingError, SpecUIError
 from specui.generation import GenerationRequest, Progress
 
 MIN_LANES, MAX_LANES = 2, 4
 MAX_REPEATS = 100
-DEFAULT_REPEATS = 5
-DEFAULT_MODES = "none,prompt-lookup,draft-model"
-BASELINE = "none"
 
 CacheState = Literal["cleared", "conversation"]
 """What every cache holds when a repeat starts: nothing, or all of the conversation but its last turn."""
@@ -45,7 +49,7 @@ class RaceRequest:
 
     prompt: GenerationRequest
     lanes: tuple[LaneSpec, ...]
-    repeats: int = DEFAULT_REPEATS
+    repeats: int = DEFAULT_COMPARE_REPEATS
     cache: CacheState = "cleared"
 
     def __post_init__(self) -> None:
@@ -78,26 +82,16 @@ def parse_modes(text: str, drafting: DraftingSettings) -> dict[str, DraftingSett
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not MIN_LANES <= len(names) <= MAX_LANES:
-        raise SettingError("--modes", text, f"{MIN_LANES} to {MAX_LANES} modes, such as {DEFAULT_MODES}")
+        raise SettingError("--modes", text, f"{MIN_LANES} to {MAX_LANES} modes, such as {DEFAULT_COMPARE_MODES}")
     lanes: dict[str, DraftingSettings] = {}
     for name in names:
-        lanes[free_label(name, lanes)] = _drafting(name, drafting)
+        lanes[free_label(name, lanes)] = parse_variant(name, drafting, "--modes")
     return lanes
 
 
 def free_label(name: str, taken: Container[str]) -> str:
     """Return `name`, or `name#2`, `name#3`, … where that is taken."""
     return next(label for label in (name, *(f"{name}#{n}" for n in range(2, MAX_LANES + 2))) if label not in taken)
-
-
-def _drafting(name: str, drafting: DraftingSettings) -> DraftingSettings:
-    mode_name, colon, number = name.partition(":")
-    mode = parse_mode(mode_name, "--modes")
-    if not colon:
-        return replace(drafting, speculation=mode)
-    if not number.isdecimal() or mode == BASELINE:
-        raise SettingError("--modes", name, "MODE or MODE:N with the longest draft, such as draft-model:8")
-    return replace(drafting, speculation=mode, max_draft_tokens=int(number))
 
 
 @dataclass(frozen=True, slots=True)

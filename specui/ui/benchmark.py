@@ -12,12 +12,20 @@ from typing import Any
 
 import gradio as gr
 
-from specui.bench import conditions, export, plan
+from specui.bench import conditions, export
 from specui.bench.job import BenchJob, BenchProgress
-from specui.bench.plan import BASELINE, Plan, parse_variants
+from specui.bench.plan import Plan, parse_variants
 from specui.bench.records import RunLog
 from specui.bench.suite import Selection, builtin_names, load_suite
-from specui.config import SPECULATION_MODES, DraftingSettings, home
+from specui.config import (
+    BASELINE,
+    DEFAULT_SUITE,
+    PAGE_BENCH_LIMIT,
+    PAGE_BENCH_REPEATS,
+    SPECULATION_MODES,
+    DraftingSettings,
+    home,
+)
 from specui.errors import NothingLoadedError, SettingError, SpecUIError
 from specui.ui import thread
 from specui.ui.benchmark_board import board, kind_name, status
@@ -27,9 +35,6 @@ from specui.ui.shared import DIRECT, MODE_NAMES, ModelRuntime, count
 Updates = dict[Any, Any]
 
 POLL_SECONDS = 1.0
-FIRST_REPEATS, FIRST_LIMIT = 1, 1
-"""What the form begins with: a few minutes' worth, where the command line's defaults take an hour."""
-
 SESSION = "benchmark"
 """The running answer is kept among the pages' own, so that it ends with them when the program ends."""
 
@@ -81,18 +86,18 @@ class BenchmarkTab:
         self._wire(page, tab)
 
     def _build_form(self) -> None:
-        kinds = load_suite(plan.DEFAULT_SUITE).kinds
+        kinds = load_suite(DEFAULT_SUITE).kinds
         modes = [mode for mode in SPECULATION_MODES if mode != BASELINE]
         self._suite = gr.Dropdown(
-            list(builtin_names()), value=plan.DEFAULT_SUITE, label="Suite", visible=len(builtin_names()) > 1
+            list(builtin_names()), value=DEFAULT_SUITE, label="Suite", visible=len(builtin_names()) > 1
         )
         self._kinds = gr.CheckboxGroup(_kind_choices(kinds), value=list(kinds), label="Kinds of work")
         choices = [(MODE_NAMES[mode], mode) for mode in modes]
         self._modes = gr.CheckboxGroup(choices, value=modes, label="Modes, each against none")
         with gr.Row(elem_id="sp-bench-numbers"):
-            self._repeats = gr.Number(FIRST_REPEATS, label="Repeats", precision=0, min_width=90)
+            self._repeats = gr.Number(PAGE_BENCH_REPEATS, label="Repeats", precision=0, min_width=90)
             self._limit = gr.Number(
-                FIRST_LIMIT, label="Prompts of a kind", precision=0, min_width=90, placeholder="all"
+                PAGE_BENCH_LIMIT, label="Prompts of a kind", precision=0, min_width=90, placeholder="all"
             )
             self._longest = gr.Number(None, label="Answer limit", precision=0, min_width=90, placeholder="prompt's own")
 

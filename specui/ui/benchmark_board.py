@@ -11,11 +11,11 @@ from html import escape
 from itertools import groupby
 
 from specui.bench.job import BenchProgress
-from specui.bench.plan import BASELINE, Turn
+from specui.bench.plan import Turn
 from specui.bench.records import Run
 from specui.bench.suite import ALL
 from specui.bench.summary import INTERVAL_NOTE, Cell, summarise
-from specui.config import parse_mode
+from specui.config import BASELINE, parse_mode
 from specui.ui.shared import MODE_NAMES, count, number, percent
 
 KIND_NAMES = {

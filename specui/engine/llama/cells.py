@@ -10,14 +10,8 @@ from typing import Any
 
 import llama_cpp
 
+from specui.config import MAX_SNAPSHOT_BYTES, MAX_SNAPSHOTS
 from specui.engine.checkpoint import Buffer
-
-MOST_SNAPSHOTS = 7
-"""llama.cpp writes every snapshot with nodes of its own in the graph, and ends the process where they are too many for
-it: of the Nemotron-H kind with 52 layers 11 fit and 15 do not, of LFM2 with 16 layers 20 and not 31."""
-
-SNAPSHOT_BYTES = 256 * 2**20
-"""What all snapshots of a context may take; each is as large as the state."""
 
 
 def is_recurrent(model: Any) -> bool:
@@ -45,9 +39,9 @@ def _meta(model: Any, key: str) -> str:
 def count_snapshots(model: Any, max_rows: int, n_batch: int) -> int:
     """Return how many of its last states a context should keep. llama.cpp makes it 0 where the model has none."""
     each = state_bytes(model) if is_recurrent(model) else 0
-    if each == 0 or n_batch < MOST_SNAPSHOTS + 2:  # llama.cpp ends the process where a batch is not longer than that
+    if each == 0 or n_batch < MAX_SNAPSHOTS + 2:  # llama.cpp ends the process where a batch is not longer than that
         return 0
-    return min(MOST_SNAPSHOTS, max_rows - 1, SNAPSHOT_BYTES // each)
+    return min(MAX_SNAPSHOTS, max_rows - 1, MAX_SNAPSHOT_BYTES // each)
 
 
 class Cells:
