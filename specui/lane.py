@@ -20,13 +20,14 @@ from specui.config import (
 )
 from specui.draft_slot import DraftSlot
 from specui.engine.controller import Auto, Experience
-from specui.engine.costs import CALIBRATION_ROWS, calibrate, single_pass_seconds
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup, evaluate
 from specui.engine.exactness import SINGLE, ExactSizes
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
-from specui.engine.stats import TranslationCounts
+from specui.engine.stats import PlainPasses, TranslationCounts
+from specui.engine.thinking import Thinking
 from specui.engine.translation import TranslatedDraft
 from specui.errors import RollbackError
+from specui.machine import Machine
 from specui.weights import Shelf
 
 LOADING = "the draft model is loading"
@@ -55,9 +56,8 @@ class Lane:
         self._lookup: PromptLookup | None = None
         self._translated: TranslatedDraft | None = None
         self._auto: Auto | None = None
-        self._experience: Experience | None = None
+        self._machine = Machine(self.target, draft)
         self._exact = ExactSizes(self.target, self.model.n_vocab)
-        self._draft_measured = False
         self._failed: dict[SpeculationMode, str] = {}
         self._picked: SpeculationMode = "none"
 
@@ -81,6 +81,7 @@ class Lane:
         """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be used."""
         self._lookup = self._auto = self._translated = None
         self._failed.clear()
+        self._machine.begin_answer()
         if drafting.speculation == "draft-model" and self._off_reason is None:
             self.draft.load(cancelled)
 
@@ -91,6 +92,8 @@ class Lane:
         drafter = None if reason or mode == "none" else self._drafter(drafting)
         if drafter is None and mode != "none" and reason is None:
             reason = UNMEASURED if mode == "auto" else self.draft.off_reason or LOADING
+        if drafter is not None and mode != "auto":
+            self._time_plain()
         self._picked = "none" if drafter is None else mode
         return drafter or self._none, self._picked, reason
 
@@ -140,7 +143,8 @@ class Lane:
         has_draft = self.draft.context is not None and not self.draft.translated
         known = self._auto
         if known is None or known.lookup is not lookup or (known.draft is not None) != has_draft:
-            self._measure_draft(experience)
+            if self.draft.context is not None and not self.draft.translated:
+                self._machine.measure_draft(self.draft.context)
             # The judge of `auto` replaces p_min: it weighs each token's confidence against what it costs here. How long
             # its drafts are depends on time, so they must not reach into the text: they are coupled to the target's.
             known = self._auto = Auto(lookup, self._draft_model(p_min=0.0, coupled=True), experience)
@@ -148,17 +152,33 @@ class Lane:
 
     def _measured(self) -> Experience | None:
         """Return what is known of this machine; measured before the draft's loading could disturb it."""
-        room = self.target.n_ctx - len(self.target.tokens)
-        if self._experience is None and room >= CALIBRATION_ROWS[-1]:
-            length = len(self.target.tokens)
-            try:
-                costs = calibrate(self.target)
-            except RollbackError as error:
-                self._restore(length)
-                self.fail(str(error), every_mode=True)
-                return None
-            self._experience = Experience(costs)
-        return self._experience
+        length = len(self.target.tokens)
+        try:
+            return self._machine.measure()
+        except RollbackError as error:
+            self._restore(length)
+            self.fail(str(error), every_mode=True)
+            return None
+
+    def _time_plain(self) -> None:
+        length = len(self.target.tokens)
+        try:
+            self._machine.time_plain()
+        except RollbackError:  # the mode may work all the same; only the estimate is missing
+            self._restore(length)
+
+    @property
+    def plain(self) -> PlainPasses:
+        """What passes without a draft take on this lane."""
+        return self._machine.plain
+
+    def padded(self, rows: int, most: int) -> int:
+        """Return the size of a pass over a draft: mode `auto` counts on the cheapest, the others do as told."""
+        return self._machine.padded(rows, most) if self._picked == "auto" else rows
+
+    def thinking(self) -> Thinking | None:
+        """Return what mode `auto` goes by in this answer, for faces to show; None where it is not in use."""
+        return self._machine.thinking()
 
     def _restore(self, length: int) -> None:
         """Fill the target's cache anew with its first `length` tokens."""
@@ -166,13 +186,6 @@ class Lane:
         self.target.clear()
         for _ in evaluate(self.target, keep, rows=0):
             pass
-
-    def _measure_draft(self, experience: Experience) -> None:
-        """Measure a token of the draft model, once, when it has arrived."""
-        context = self.draft.context
-        if context is not None and not self.draft.translated and not self._draft_measured and context.room > 0:
-            experience.draft.token_seconds = single_pass_seconds(context)
-            self._draft_measured = True
 
     def _lookup_for(self, max_ngram_size: int) -> PromptLookup:
         if self._lookup is None or self._lookup.max_ngram_size != max_ngram_size:
@@ -192,7 +205,8 @@ class Lane:
             self._failed[mode] = reason
 
     def close(self) -> None:
-        """Free both contexts and let go of the weights."""
+        """Keep what was learned, free both contexts and let go of the weights."""
+        self._machine.keep()
         self.draft.close()
         self.target.close()
         self._shelf.give_back(self.model)

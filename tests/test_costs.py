@@ -14,9 +14,15 @@ from specui.engine.costs import (
     CALIBRATION_LIMIT_SECONDS,
     CALIBRATION_ROWS,
     CALIBRATION_SECONDS,
+    FEW_PASSES,
+    FEW_SECONDS,
+    MOST_DRIFT,
     PassCosts,
+    Record,
     SuccessRates,
     calibrate,
+    few_passes_seconds,
+    recalibrate,
 )
 from specui.errors import RollbackError
 
@@ -58,9 +64,9 @@ def scaled(unit: float) -> dict[int, float]:
 
 
 def assert_never_dearer_than_longer(costs: PassCosts) -> None:
-    curve = [costs.seconds(rows) for rows in range(1, 65)]
-    assert curve[0] > 0
-    for rows, (seconds, longer) in enumerate(pairwise(curve), start=1):
+    curve = [costs.seconds(rows) for rows in range(2, 65)]
+    assert min(costs.seconds(1), curve[0]) > 0
+    for rows, (seconds, longer) in enumerate(pairwise(curve), start=2):
         assert seconds <= longer + 1e-12, f"{rows} rows are held dearer than {rows + 1}"
 
 
@@ -100,6 +106,42 @@ def test_a_pass_is_never_held_dearer_than_a_longer_one(seed: int) -> None:
     for _ in range(40):
         costs.observe(int(rng.integers(1, 33)), float(rng.uniform(0.1, 10.0)))
         assert_never_dearer_than_longer(costs)
+
+
+FOURS = {1: 21.0, 2: 37.3, 3: 53.4, 4: 37.0, 6: 61.0, 8: 68.7, 12: 99.5, 16: 101.0}
+"""Qwen 1.5B Q4_0: kernels that work in fours."""
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "size"),
+    [(2, 64, 4), (3, 64, 4), (4, 64, 4), (5, 64, 5), (3, 3, 3), (2, 3, 2), (64, 64, 64), (9, 4, 9)],
+)
+def test_a_pass_over_a_draft_is_padded_where_the_longer_one_is_cheaper(rows: int, most: int, size: int) -> None:
+    assert PassCosts(FOURS).padded(rows, most) == size
+
+
+@pytest.mark.parametrize("most", [1, 2, 64])
+def test_a_pass_of_one_row_is_never_padded_and_costs_what_it_costs(most: int) -> None:
+    costs = PassCosts({1: 5.0, 2: 1.0, 4: 0.5})
+    assert costs.padded(1, most) == 1
+    assert costs.seconds(1) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_table_holds_what_the_padded_pass_costs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    costs = PassCosts({rows: float(rng.uniform(0.5, 4.0)) for rows in CALIBRATION_ROWS})
+    for _ in range(30):
+        costs.observe(int(rng.integers(1, 17)), float(rng.uniform(0.3, 5.0)))
+    for rows in range(1, 65):
+        assert costs.seconds(rows) == costs.unpadded_seconds(costs.padded(rows, 64))
+
+
+def test_points_make_the_same_costs_again() -> None:
+    costs = PassCosts(FOURS)
+    for rows in (1, 1, 4, 5, 1, 16):
+        costs.observe(rows, 1.3 * FOURS.get(rows, 50.0))
+    assert PassCosts(costs.points).table == pytest.approx(costs.table)
 
 
 @pytest.mark.parametrize("slower", [0.6, 1.5, 2.5])
@@ -256,6 +298,31 @@ def test_calibrate_tells_of_a_cache_that_cannot_be_cut(clock: Clock) -> None:
     assert cache.tokens[: len(HELD)] == HELD, "what it held still stands in front, to be restored"
 
 
+@pytest.mark.parametrize("pace", [0.5, 1.0, 3.0])
+def test_what_is_known_needs_passes_of_one_row_only(clock: Clock, pace: float) -> None:
+    cache = TimedCache(clock, scaled(0.01 * pace))
+    cache.tokens = list(HELD)
+    costs = recalibrate(cache, scaled(0.01))
+    assert costs is not None
+    assert [len(tokens) for tokens, _ in cache.calls] == [1] * FEW_PASSES
+    assert cache.tokens == HELD
+    assert {rows: costs.seconds(rows) for rows in STAIRS} == pytest.approx(scaled(0.01 * pace))
+
+
+@pytest.mark.parametrize("pace", [0.9 / MOST_DRIFT, 1.1 * MOST_DRIFT])
+def test_a_pace_that_cannot_be_this_machines_is_refused(clock: Clock, pace: float) -> None:
+    assert recalibrate(TimedCache(clock, scaled(0.01 * pace)), scaled(0.01)) is None
+
+
+def test_a_few_passes_take_the_least_and_end_early_where_they_are_long(clock: Clock) -> None:
+    cache = TimedCache(clock, scaled(0.01))
+    cache.slower = {0: 3.0, 2: 1.5}
+    assert few_passes_seconds(cache) == pytest.approx(0.01)
+    slow = TimedCache(clock, scaled(1.1 * FEW_SECONDS))
+    assert few_passes_seconds(slow) == pytest.approx(1.1 * FEW_SECONDS)
+    assert len(slow.calls) == 1
+
+
 def rates() -> SuccessRates:
     return SuccessRates((2, 4, 8), (0.1, 0.4, 0.7, 0.95))
 
@@ -304,3 +371,21 @@ def test_rates_forget_slowly() -> None:
     for _ in range(100):
         known.observe(5, hit=False)
     assert known.rate(5) < 0.1
+
+
+def test_rates_count_what_they_saw_and_go_on_from_records() -> None:
+    known, other = rates(), rates()
+    for hit in (True, True, False):
+        known.observe(5, hit)
+    assert [record.seen for record in known.records] == [0, 0, 3, 0]
+    other.recall(known.records)
+    assert other.records == known.records
+    other.observe(5, hit=True)
+    assert other.rate(5) > known.rate(5), "a copy learns alone"
+    assert other.records[2].seen == 4
+
+
+def test_records_of_other_classes_are_left_alone() -> None:
+    known = rates()
+    known.recall([Record(1.0, 2.0)] * 3)
+    assert known.records == rates().records

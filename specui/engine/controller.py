@@ -8,11 +8,13 @@ have proposed is checked against what was written at every step, drafted or not,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from specui.engine.costs import PassCosts, SuccessRates
+from specui.config import DEFAULT_MAX_DRAFT_TOKENS, SpeculationMode
+from specui.engine.costs import MOST_ROWS, PassCosts, Record, SuccessRates
 from specui.engine.drafting import Candidate, DraftModel, Guess, Outcome, PromptLookup, Proposal, Take
+from specui.engine.thinking import ChoiceLog, MatchRate, Stair, Thinking
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
 MATCH_BOUNDS = (2, 3, 4, 6, 9, 14, 22)
@@ -50,6 +52,36 @@ class DraftEconomy:
         self.token_seconds += 0.1 * (reading - self.token_seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What `auto` knows, to be kept between starts; `draft_token_seconds` None: no draft model was measured."""
+
+    pass_seconds: Mapping[int, float]
+    by_match: tuple[Record, ...]
+    by_confidence: tuple[Record, ...]
+    acceptance: float
+    draft_token_seconds: float | None
+
+
+SHOWN_STAIRS = DEFAULT_MAX_DRAFT_TOKENS["auto"] + 1
+"""Passes of up to so many rows are shown in the staircase."""
+
+
+class _Promise:
+    """What the last choices promised: tokens and seconds, the older ones weighing less."""
+
+    def __init__(self) -> None:
+        self._tokens = self._seconds = 0.0
+
+    def add(self, tokens: float, seconds: float) -> None:
+        self._tokens = 0.9 * self._tokens + tokens
+        self._seconds = 0.9 * self._seconds + seconds
+
+    def gain(self, plain_seconds: float) -> float | None:
+        """Return the promised tokens/s in those of plain decoding."""
+        return plain_seconds * self._tokens / self._seconds if self._seconds > 0 else None
+
+
 class Experience:
     """What `auto` knows about this machine and this pair: it lives as long as the lane, across answers."""
 
@@ -61,6 +93,49 @@ class Experience:
         self.explored_seconds = 0.0
         self._recent_tokens = 1.0
         self._recent_seconds = self.token_worth = costs.seconds(1)
+        self.begin_answer()
+
+    def begin_answer(self) -> None:
+        """Forget what was chosen in the last answer; what was learned stays."""
+        self.choices = ChoiceLog()
+        self.promise = _Promise()
+
+    def known(self, with_draft: bool) -> Known:
+        """Return what is worth keeping; `with_draft`: what a draft token costs was measured."""
+        seconds = self.draft.token_seconds if with_draft else None
+        records = self.by_match.records, self.draft.by_confidence.records
+        return Known(self.costs.points, *records, self.draft.acceptance, seconds)
+
+    def recall(self, known: Known) -> None:
+        """Go on from what was kept, at the pace of today; the costs of passes are `costs` already."""
+        self.by_match.recall(known.by_match)
+        self.draft.by_confidence.recall(known.by_confidence)
+        self.draft.acceptance = known.acceptance
+        if known.draft_token_seconds is not None:
+            pace = self.costs.seconds(1) / known.pass_seconds[1]
+            self.draft.token_seconds = pace * known.draft_token_seconds
+
+    def thinking(self, with_draft: bool) -> Thinking | None:
+        """Return what faces may show, or None where `auto` has not chosen yet; `with_draft`: it may ask a model."""
+        if not self.choices:
+            return None
+        costs, shortest = self.costs, (1, *MATCH_BOUNDS)
+        return Thinking(
+            choices=self.choices.choices(),
+            stairs=tuple(self._stair(rows) for rows in range(1, SHOWN_STAIRS + 1)),
+            matches=tuple(
+                MatchRate(length, record.rate, record.seen)
+                for length, record in zip(shortest, self.by_match.records, strict=True)
+            ),
+            draft_token_seconds=self.draft.token_seconds if with_draft else None,
+            draft_acceptance=self.draft.acceptance if with_draft else None,
+            expected_gain=self.promise.gain(costs.seconds(1)),
+        )
+
+    def _stair(self, rows: int) -> Stair:
+        costs = self.costs
+        padded = costs.padded(rows, MOST_ROWS)
+        return Stair(rows, costs.unpadded_seconds(rows), padded, costs.unpadded_seconds(padded))
 
     def value(self, tokens: float, seconds: float) -> float:
         """Return the seconds a step saves against decoding on at the present rate."""
@@ -95,6 +170,7 @@ class Auto:
         self._candidate: Candidate | None = None
         self._confidences: list[float] = []
         self._survival: list[float] = []
+        self._lookup_survival: list[float] = []
         self._left: _Left | None = None
         self._length = 0
         self._prompt_length: int | None = None
@@ -124,6 +200,7 @@ class Auto:
             self._prompt_length = self._length
         self._candidate = self.lookup.find(proposal.committed, proposal.limit)
         self._confidences, self._survival, self._left = [], [], None
+        self._lookup_survival = []
         self._drafted_by_model = self._exploring = False
 
     def _best_lookup(self, limit: int) -> tuple[int, float]:
@@ -135,6 +212,7 @@ class Auto:
         tokens = survival = 1.0
         for length in range(1, min(limit, len(candidate.tokens)) + 1):
             survival *= know.by_match.rate(candidate.match_length + length - 1)
+            self._lookup_survival.append(survival)
             tokens += survival
             value = know.value(tokens, MARGIN * know.costs.seconds(length + 1))
             best = max(best, (length, value), key=lambda pair: pair[1])
@@ -223,10 +301,22 @@ class Auto:
 
     def accept(self, outcome: Outcome) -> None:
         """Learn from the step."""
+        self._note(outcome)
         if self.draft is not None and self._drafted_by_model:
             self._learn_from_draft(self.draft, outcome)
             self.draft.accept(outcome)
         self._know.observe_step(outcome)
+
+    def _note(self, outcome: Outcome) -> None:
+        """Note what was chosen, and what it promised."""
+        know, drafted = self._know, len(outcome.draft)
+        drafter: SpeculationMode = "draft-model" if self._drafted_by_model else "prompt-lookup"
+        know.choices.add(drafter if drafted else "none", drafted)
+        seconds = know.costs.seconds(drafted + 1)
+        if self._drafted_by_model:
+            seconds += max(1, drafted) * know.draft.token_seconds
+        survival = self._survival if self._drafted_by_model else self._lookup_survival
+        know.promise.add(1 + sum(survival[:drafted]), seconds)
 
     def _learn_from_draft(self, draft: DraftModel, outcome: Outcome) -> None:
         drafted, accepted = len(outcome.draft), outcome.num_accepted

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from specui.config import MAX_DRAFT_TOKENS_LIMIT
 from specui.engine.drafting import TokenCache
@@ -18,6 +19,13 @@ CALIBRATION_SECONDS = 0.6
 CALIBRATION_LIMIT_SECONDS = 2.0
 """Rows are measured twice, again until the first time is spent, never past the second; the least reading counts."""
 
+SINGLE_PASSES = 6
+FEW_PASSES = 3
+FEW_SECONDS = 1.0
+"""Readings of a pass of one row; where only the pace is wanted fewer do, and no more once this time is spent."""
+
+MOST_DRIFT = 4.0
+"""Costs that are kept count as another machine's where one row takes so many times, or that part, of what it took."""
 
 MOST_ROWS = MAX_DRAFT_TOKENS_LIMIT + 1
 
@@ -25,21 +33,38 @@ MOST_ROWS = MAX_DRAFT_TOKENS_LIMIT + 1
 class PassCosts:
     """Seconds of a pass by number of rows: measured points, straight lines between them.
 
-    A pass is never held to cost more than a longer one: it could be padded to that length. Readings of one row move a
-    drift that scales all points alike (the machine got busier or clocked down, the context longer); readings of more
-    rows move their own point. Choices depend on ratios only, which a short disturbance must not bend.
+    A pass over a draft is never held to cost more than a longer one: `padded` says to which length it is padded. Passes
+    of one row are not padded, since other kernels could round them otherwise. Readings of one row move a drift that
+    scales all points alike (the machine got busier or clocked down, the context longer); readings of more rows move
+    their own point. Choices depend on ratios only, which a short disturbance must not bend.
     """
 
     def __init__(self, seconds_by_rows: Mapping[int, float]) -> None:
         self._points = dict(sorted(seconds_by_rows.items()))
         self._drift = 1.0
         self.table: list[float] = []
-        """Expected seconds by number of rows, drift included; place 0 is not used."""
+        """Expected seconds by number of rows, drift and padding included; place 0 is not used."""
+        self._plain: list[float] = []
         self._fill_table()
 
     def seconds(self, rows: int) -> float:
         """Return the expected seconds of a pass of 1 to MOST_ROWS rows, drift included."""
         return self.table[rows]
+
+    def unpadded_seconds(self, rows: int) -> float:
+        """Return the expected seconds of a pass that is left as it is."""
+        return self._plain[rows]
+
+    def padded(self, rows: int, most: int) -> int:
+        """Return the cheapest size of `rows` to `most` rows for a pass over `rows` tokens, the shortest of equals."""
+        if rows < 2:
+            return rows
+        return min(range(rows, max(rows, min(most, MOST_ROWS)) + 1), key=self._plain.__getitem__)
+
+    @property
+    def points(self) -> dict[int, float]:
+        """What was measured, drift included: seconds by number of rows."""
+        return {rows: self._drift * seconds for rows, seconds in sorted(self._points.items())}
 
     def observe(self, rows: int, seconds: float) -> None:
         """Learn from one pass."""
@@ -52,8 +77,9 @@ class PassCosts:
         self._fill_table()
 
     def _fill_table(self) -> None:
-        table = [0.0] + [self._drift * seconds for seconds in self._lines()]
-        for rows in range(MOST_ROWS - 1, 0, -1):
+        self._plain = [0.0] + [self._drift * seconds for seconds in self._lines()]
+        table = self._plain.copy()
+        for rows in range(MOST_ROWS - 1, 1, -1):
             table[rows] = min(table[rows], table[rows + 1])
         self.table = table
 
@@ -97,13 +123,32 @@ def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
     return PassCosts(best)
 
 
+def recalibrate(cache: TokenCache, points: Mapping[int, float]) -> PassCosts | None:
+    """Return costs that were known before at today's pace, told by passes of one row; None for another machine's.
+
+    Needs room for one token. Raises RollbackError as `calibrate` does.
+    """
+    drift = few_passes_seconds(cache) / points[1]
+    if not 1 / MOST_DRIFT < drift < MOST_DRIFT:
+        return None
+    return PassCosts({rows: drift * seconds for rows, seconds in points.items()})
+
+
 def single_pass_seconds(cache: TokenCache, filler: int = 0) -> float:
     """Measure a pass of one row on `cache` (needs room for one token), the least of a few readings."""
     length = len(cache.tokens)
     return min(_timed_pass(cache, filler, 1, length) for _ in range(SINGLE_PASSES))
 
 
-SINGLE_PASSES = 6
+def few_passes_seconds(cache: TokenCache, filler: int = 0) -> float:
+    """Measure a pass of one row quickly: the least of at most FEW_PASSES readings, within about FEW_SECONDS."""
+    length, spent = len(cache.tokens), 0.0
+    least = float("inf")
+    for _ in range(FEW_PASSES):
+        if spent < FEW_SECONDS:
+            seconds = _timed_pass(cache, filler, 1, length)
+            least, spent = min(least, seconds), spent + seconds
+    return least
 
 
 def _timed_pass(cache: TokenCache, filler: int, rows: int, length: int) -> float:
@@ -114,24 +159,49 @@ def _timed_pass(cache: TokenCache, filler: int, rows: int, length: int) -> float
     return seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How guesses of one class fared: weighted hits and trials, a prior among them, and how many guesses there were."""
+
+    hits: float
+    trials: float
+    seen: int = 0
+
+    @property
+    def rate(self) -> float:
+        """The estimate."""
+        return self.hits / self.trials
+
+    def plus(self, hit: bool) -> Record:
+        """Return the record with one more guess, the older ones weighing a little less."""
+        return Record(0.97 * self.hits + hit, 0.97 * self.trials + 1, self.seen + 1)
+
+
 class SuccessRates:
     """Running estimates of how often a guess comes true, by class of guess, with a prior and slow forgetting."""
 
     def __init__(self, bounds: Sequence[float], priors: Sequence[float]) -> None:
         self._bounds = tuple(bounds)
-        self._trials = [8.0] * len(priors)
-        self._hits = [8.0 * prior for prior in priors]
+        self._records = [Record(8.0 * prior, 8.0) for prior in priors]
 
     def _class(self, value: float) -> int:
         return bisect_right(self._bounds, value)
 
     def rate(self, value: float) -> float:
         """Return the estimate for guesses like `value`."""
-        place = self._class(value)
-        return self._hits[place] / self._trials[place]
+        return self._records[self._class(value)].rate
 
     def observe(self, value: float, hit: bool) -> None:
         """Learn from one guess."""
         place = self._class(value)
-        self._trials[place] = 0.97 * self._trials[place] + 1
-        self._hits[place] = 0.97 * self._hits[place] + hit
+        self._records[place] = self._records[place].plus(hit)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """What is known, class by class, the lowest values first."""
+        return tuple(self._records)
+
+    def recall(self, records: Sequence[Record]) -> None:
+        """Go on from what was known before; records of other classes than these are left alone."""
+        if len(records) == len(self._records):
+            self._records = list(records)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from specui.config import DraftingSettings, SpeculationMode, StepSettings
 from specui.engine.dice import Dice
@@ -23,7 +23,8 @@ from specui.engine.drafting import (
     rewind,
 )
 from specui.engine.sampling import Constraint, Logits
-from specui.engine.stats import FinishReason, StatsRecorder, StepRecord, TokenOrigin
+from specui.engine.stats import FinishReason, PlainPasses, StatsRecorder, StepRecord, TokenOrigin
+from specui.engine.thinking import Thinking
 from specui.engine.verification import EMPTY_DRAFT, Draft, Rules, Verdict, choose, verify
 from specui.errors import DecodeError, PromptTooLongError, RollbackError
 
@@ -45,6 +46,21 @@ class DrafterSource(Protocol):
 
     def longest(self, drafting: DraftingSettings, limit: int) -> int:
         """Return the longest draft of at most `limit` tokens whose pass has a size that these settings allow."""
+        ...
+
+
+@runtime_checkable
+class KnowingSource(DrafterSource, Protocol):
+    """A source that also knows the machine: what passes cost on it, and which sizes of them are cheap."""
+
+    plain: PlainPasses
+
+    def padded(self, rows: int, most: int) -> int:
+        """Return the size, `rows` to `most` rows, to which a pass over a draft is best padded."""
+        ...
+
+    def thinking(self) -> Thinking | None:
+        """Return what mode auto goes by in this answer, or None where it is not in use."""
         ...
 
 
@@ -77,6 +93,9 @@ class Decoder:
         self.committed = list(task.prompt)
         self.finish_reason: FinishReason | None = None
         self.stats = StatsRecorder(prompt_tokens=len(task.prompt))
+        self._knowing = drafters if isinstance(drafters, KnowingSource) else None
+        if self._knowing is not None:
+            self.stats.plain, self.stats.think = self._knowing.plain, self._knowing.thinking
         self._target = target
         self._drafters = drafters
         self._task = task
@@ -146,7 +165,7 @@ class Decoder:
         draft = self._propose(drafter, settings)
         t1 = time.perf_counter()
         # 2. One target pass over the last committed token and the draft.
-        draft = self._decode(draft)
+        draft, rows = self._decode(draft, self._rows(draft, settings))
         t2 = time.perf_counter()
         # 3. Verify; emit until an end.
         verdict = verify(draft, self._target.logits, self.committed, self._rules(settings))
@@ -158,7 +177,7 @@ class Decoder:
         self._truncate(len(self.committed) - 1)
         t5 = time.perf_counter()
         verify_seconds = t2 - t1 + t5 - t4  # to cut some memories is to evaluate again
-        drafter.accept(Outcome(length, draft, accepted, len(draft) + 1, t1 - t0, verify_seconds))
+        drafter.accept(Outcome(length, draft, accepted, rows, t1 - t0, verify_seconds))
         t6 = time.perf_counter()
         rejected = int(verdict.last_origin == "recovered" and emitted > accepted)
         self._count(
@@ -166,22 +185,34 @@ class Decoder:
         )
         return self.finish_reason is None
 
-    def _decode(self, draft: Draft) -> Draft:
-        """Evaluate the last committed token and the draft; return what was evaluated, no draft where that failed."""
+    def _rows(self, draft: Draft, settings: StepSettings) -> int:
+        """Return the size of the pass: kernels work in fours, so that a longer pass may be the cheaper one."""
+        rows = len(draft) + 1
+        if self._knowing is None or not draft or settings.drafting.exact:
+            return rows
+        room = self._target.n_ctx - len(self._target.tokens)
+        return self._knowing.padded(rows, min(room, self._target.max_rows))
+
+    def _decode(self, draft: Draft, rows: int) -> tuple[Draft, int]:
+        """Evaluate the last committed token and the draft in `rows` rows; what is behind the draft is cut off later.
+
+        Return what was evaluated, and in how many rows: no draft where that failed.
+        """
+        tokens = [self.committed[-1], *draft.tokens]
         try:
-            self._target.decode([self.committed[-1], *draft.tokens], rows=len(draft) + 1)
+            self._target.decode([*tokens, *tokens[-1:] * (rows - len(tokens))], rows)
         except DecodeError as error:
             if error.code == ABORTED or not draft:
                 raise
             self._drafters.fail(str(error), every_mode=True)
         else:
-            return draft
+            return draft, rows
         # A long pass found no room or memory; one row may. The memory may have been emptied.
         cached = self.committed[len(self._target.tokens) : -1]
         for _ in evaluate(self._target, cached, rows=0):
             pass
         self._target.decode(self.committed[-1:], rows=1)
-        return EMPTY_DRAFT
+        return EMPTY_DRAFT, 1
 
     def _pick(self, settings: StepSettings) -> Drafter:
         drafter, used, reason = self._drafters.pick(settings.drafting)

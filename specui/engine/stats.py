@@ -6,10 +6,13 @@ downloads are in no figure. Prefill (prompt processing) and decode (generation) 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from specui.config import SpeculationMode
+from specui.engine.thinking import Thinking
 
 TokenOrigin = Literal["target", "accepted", "recovered", "bonus"]
 FinishReason = Literal["stop", "length", "cancelled"]
@@ -65,9 +68,25 @@ class TranslationCounts:
         )
 
 
+class PlainPasses:
+    """What a target pass without a draft takes at present, in seconds. Outlives an answer; None: never measured."""
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+
+    def observe(self, seconds: float) -> None:
+        """Learn from one pass; a single slow one moves it little."""
+        known = self.seconds
+        self.seconds = seconds if known is None else known + 0.1 * (min(seconds, 2 * known) - known)
+
+
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The figures of one answer so far. Names are the contract of CLI, JSON and page; None: nothing was measured."""
+    """The figures of one answer so far. Names are the contract of CLI, JSON and page; None: nothing was measured.
+
+    `estimated_speedup_vs_none`: decode speed of this answer against what plain passes cost here, which is an estimate
+    where `compare` measures. `thinking` is for the page and in no JSON.
+    """
 
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
@@ -93,11 +112,14 @@ class Stats:
     speculation: SpeculationMode = "none"
     speculation_used: SpeculationMode = "none"
     speculation_off_reason: str | None = None
+    estimated_speedup_vs_none: float | None = None
     translation: TranslationCounts | None = None
+    thinking: Thinking | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures for JSON; the reason stands only where asked and done differ, translation where it was."""
-        values = asdict(self)
+        values = asdict(replace(self, thinking=None))
+        del values["thinking"]
         values["accepted_per_position"] = list(self.accepted_per_position)
         if self.translation is None:
             del values["translation"]
@@ -119,6 +141,13 @@ class _Slice:
 SLICE_SECONDS = 0.25
 """Length of one slice of the strip chart, in compute time."""
 
+FEWEST_PLAIN_PASSES = 8
+"""An answer with so many passes without a draft tells by itself what those cost."""
+FEWEST_TOKENS = 32
+"""A shorter answer is too short for an estimate of the speed-up."""
+THINKING_SECONDS = 0.5
+"""How old the shown thinking of mode auto may be."""
+
 
 @dataclass(slots=True)
 class StatsRecorder:
@@ -130,6 +159,8 @@ class StatsRecorder:
     speculation_used: SpeculationMode = "none"
     speculation_off_reason: str | None = None
     max_draft_tokens: int = 0
+    plain: PlainPasses = field(default_factory=PlainPasses)
+    think: Callable[[], Thinking | None] = lambda: None
     rates: list[RatePoint] = field(default_factory=list)
     _evaluated: int = 0
     _prefill_seconds: float = 0.0
@@ -147,6 +178,11 @@ class StatsRecorder:
     _reached_at: list[int] = field(default_factory=list)
     _accepted_at: list[int] = field(default_factory=list)
     _slice: _Slice = field(default_factory=_Slice)
+    _plain_passes: int = 0
+    _plain_seconds: float = 0.0
+    _speculative_passes: int = 0
+    _thinking: Thinking | None = None
+    _thinking_until: float = 0.0
 
     def prefill(self, tokens: int, seconds: float) -> None:
         """Count `tokens` of the prompt evaluated by the target in `seconds` (0 tokens for the draft's own prefill)."""
@@ -171,8 +207,16 @@ class StatsRecorder:
         self._sample_seconds += record.sample_seconds
         self._decode_seconds += record.seconds
         self.speculation_used = record.speculation_used
+        self._count_plain(record)
         self._count_positions(record.accepted, record.accepted + record.rejected)
         self._count_slice(record)
+
+    def _count_plain(self, record: StepRecord) -> None:
+        self._speculative_passes += record.speculation_used != "none"
+        if not record.draft_tokens:
+            self._plain_passes += 1
+            self._plain_seconds += record.verify_seconds
+            self.plain.observe(record.verify_seconds)
 
     def _count_positions(self, accepted: int, reached: int) -> None:
         while len(self._reached_at) < reached:
@@ -189,16 +233,35 @@ class StatsRecorder:
         part.drafted += record.draft_tokens
         part.accepted += record.accepted
         if part.seconds >= SLICE_SECONDS:
-            self.close_slice()
+            self._end_slice()
 
     def close_slice(self) -> None:
         """End the running slice of the strip chart; the loop calls it when the mode changes and at the end."""
+        self._end_slice()
+        self._thinking_until = 0.0
+
+    def _end_slice(self) -> None:
         part = self._slice
         if part.tokens and part.seconds > 0:
             rate = part.accepted / part.drafted if part.drafted else None
             point = RatePoint(self._decode_seconds, part.tokens / part.seconds, rate, self.speculation_used)
             self.rates.append(point)
         self._slice = _Slice()
+
+    def _speedup(self) -> float | None:
+        """Return this answer's decode speed against that of passes of one row, if both are known."""
+        own = self._plain_passes >= FEWEST_PLAIN_PASSES
+        plain = self._plain_seconds / self._plain_passes if own else self.plain.seconds
+        if plain is None or not self._speculative_passes or self._emitted < FEWEST_TOKENS or self._decode_seconds <= 0:
+            return None
+        # A token is drawn once in every mode; only its share of the passes and the drafting differ.
+        return (plain * (self._emitted - 1) + self._sample_seconds) / self._decode_seconds
+
+    def _recent_thinking(self) -> Thinking | None:
+        now = time.monotonic()
+        if now >= self._thinking_until:
+            self._thinking, self._thinking_until = self.think(), now + THINKING_SECONDS
+        return self._thinking
 
     def snapshot(self) -> Stats:
         """Return the figures so far."""
@@ -231,4 +294,6 @@ class StatsRecorder:
             speculation=self.speculation,
             speculation_used=self.speculation_used,
             speculation_off_reason=self.speculation_off_reason,
+            estimated_speedup_vs_none=self._speedup(),
+            thinking=self._recent_thinking(),
         )

@@ -1,0 +1,89 @@
+"""What a lane knows of the machine: what passes cost, what mode `auto` learned, what plain decoding takes.
+
+Measures on the lane's own target, behind what it holds, and cuts that back; keeps what was learned between starts.
+Knows the engine; nothing about answers, queues or which mode is in use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specui import experience
+from specui.engine.controller import Experience
+from specui.engine.costs import CALIBRATION_ROWS, calibrate, few_passes_seconds, recalibrate, single_pass_seconds
+from specui.engine.drafting import TokenCache
+from specui.engine.llama import Context
+from specui.engine.stats import PlainPasses
+from specui.engine.thinking import Thinking
+
+
+class Machine:
+    """The knowledge of one lane. Methods that measure raise RollbackError where the target cannot be cut."""
+
+    def __init__(self, target: Context, draft: Path | None) -> None:
+        self.plain = PlainPasses()
+        self.experience: Experience | None = None
+        self._target = target
+        self._key = experience.Key.of(target.model.path, draft, target.threads, target.model.gpu_layers)
+        self._draft_measured = False
+        self._plain_timed = False
+        self._kept_decode_seconds = 0.0
+
+    @property
+    def _room(self) -> int:
+        return self._target.n_ctx - len(self._target.tokens)
+
+    def measure(self) -> Experience | None:
+        """Return what `auto` goes by, measured at the first call; None while too little room is left for that.
+
+        What was kept of an earlier start needs passes of one row only, which tell today's pace.
+        """
+        if self.experience is None and self._room >= CALIBRATION_ROWS[-1]:
+            self.experience = self._recalled() or Experience(calibrate(self._target))
+            self.plain.seconds = self.plain.seconds or self.experience.costs.seconds(1)
+        return self.experience
+
+    def _recalled(self) -> Experience | None:
+        known = experience.load(self._key)
+        costs = recalibrate(self._target, known.pass_seconds) if known is not None else None
+        if known is None or costs is None:
+            return None
+        recalled = Experience(costs)
+        recalled.recall(known)
+        self._draft_measured = known.draft_token_seconds is not None
+        return recalled
+
+    def measure_draft(self, cache: TokenCache) -> None:
+        """Measure a token of the draft model on its own cache, if that is not known yet."""
+        if self.experience is not None and not self._draft_measured and cache.n_ctx > len(cache.tokens):
+            self.experience.draft.token_seconds = single_pass_seconds(cache)
+            self._draft_measured = True
+
+    def time_plain(self) -> None:
+        """Time a few passes of one row, once, if nothing else told what they take; never where a cut is dear."""
+        if self.plain.seconds is None and not self._plain_timed and self._target.rollback.kind == "cut" and self._room:
+            self._plain_timed = True
+            self.plain.observe(few_passes_seconds(self._target))
+
+    def padded(self, rows: int, most: int) -> int:
+        """Return the size to which a pass over a draft is best padded, where its rows are easily cut off again."""
+        if self.experience is None or self._target.rollback.kind != "cut":
+            return rows
+        return self.experience.costs.padded(rows, most)
+
+    def begin_answer(self) -> None:
+        """Keep what the last answer taught, and begin a new strip of choices."""
+        self.keep()
+        if self.experience is not None:
+            self.experience.begin_answer()
+
+    def thinking(self) -> Thinking | None:
+        """Return what `auto` goes by in this answer, or None where it made no step in it."""
+        return self.experience.thinking(self._draft_measured) if self.experience is not None else None
+
+    def keep(self) -> None:
+        """Write what was learned, if anything was since the last time."""
+        known = self.experience
+        if known is not None and known.decode_seconds > self._kept_decode_seconds:
+            self._kept_decode_seconds = known.decode_seconds
+            experience.save(self._key, known.known(self._draft_measured))
