@@ -153,13 +153,13 @@ class FakeRuntime:
 
     def _run(self, generation: Generation) -> None:
         try:
-            _Play(generation, self).run()
+            Play(generation, self).run()
         except SpecUIError as error:
             generation.publish(replace(generation.progress, phase="failed", error=error))
 
 
-class _Play:
-    """One scripted answer."""
+class Play:
+    """One scripted answer: run to its end, or begun, advanced step by step and finished."""
 
     def __init__(self, generation: Generation, runtime: FakeRuntime) -> None:
         self._generation = generation
@@ -182,18 +182,29 @@ class _Play:
         )
 
     def run(self) -> None:
+        self.begin()
+        while not self._generation.cancelled.is_set() and self.advance():
+            pass
+        self.finish()
+
+    def begin(self) -> None:
         if self._prompt > 4096 * 4:
             raise PromptTooLongError(self._prompt, 4096)
         self._prefill()
-        reason: FinishReason = "cancelled"
         self._stats.first_token(0.001)
         self._pieces.append(TokenPiece(0, self._words[0], "target"))
-        limit = self._generation.request.limits.max_tokens
-        while not self._generation.cancelled.is_set():
-            if len(self._pieces) >= min(limit, len(self._words)):
-                reason = "length" if len(self._pieces) < len(self._words) else "stop"
-                break
-            self._step(limit)
+        self._limit = self._generation.request.limits.max_tokens
+
+    def advance(self) -> bool:
+        if len(self._pieces) >= min(self._limit, len(self._words)):
+            return False
+        self._step(self._limit)
+        return True
+
+    def finish(self) -> None:
+        reason: FinishReason = "cancelled"
+        if len(self._pieces) >= min(self._limit, len(self._words)):
+            reason = "length" if len(self._pieces) < len(self._words) else "stop"
         self._stats.close_slice()
         self._publish(phase="done", finish_reason=reason)
 

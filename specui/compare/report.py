@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +17,8 @@ from specui.compare.records import LaneResult, RaceRequest, RaceResult
 from specui.engine.stats import Stats
 
 NOTHING = "–"
+FORMAT = "specui race 1"
+"""What a race's file says it is; whoever changes what the file means counts up."""
 
 
 def result_json(result: RaceResult) -> dict[str, Any]:
@@ -106,21 +108,32 @@ def _row(lane: LaneResult, is_base: bool) -> list[str]:
     ]
 
 
-def _median(lane: LaneResult, read: Callable[[Stats], float | None], form: str) -> str:
+def median(lane: LaneResult, read: Callable[[Stats], float | None]) -> float | None:
+    """Return the median of a figure over the repeats that have it, None where none has."""
     values = [value for run in lane.runs if (value := read(run.stats)) is not None]
-    return form.format(statistics.median(values)) if values else NOTHING
+    return statistics.median(values) if values else None
 
 
-def export_json(request: RaceRequest, result: RaceResult) -> str:
-    """Return everything there is to know about a race as JSON text."""
+def _median(lane: LaneResult, read: Callable[[Stats], float | None], form: str) -> str:
+    value = median(lane, read)
+    return NOTHING if value is None else form.format(value)
+
+
+def export_json(request: RaceRequest, result: RaceResult, conditions: Mapping[str, Any] | None = None) -> str:
+    """Return everything there is to know about a race as JSON text; `conditions` are machine, versions and the like.
+
+    What `compare --json` prints stands in it under the same keys.
+    """
     prompt = request.prompt
     values = {
+        "format": FORMAT,
+        "conditions": dict(conditions or {}),
+        **result_json(result),
         "messages": [asdict(message) for message in prompt.messages],
         "prompt": prompt.prompt,
         "limits": asdict(prompt.limits),
         "repeats": request.repeats,
         "cache": request.cache,
-        "baseline": result.lanes[result.baseline].spec.label,
         "orders": [[result.lanes[place].spec.label for place in order] for order in result.orders],
         "lanes": [_export_lane(lane) for lane in result.lanes],
     }
@@ -144,6 +157,7 @@ def _export_lane(lane: LaneResult) -> dict[str, Any]:
                 "text": run.text,
                 "token_ids": run.token_ids,
                 "token_origins": run.token_origins,
+                "token_lengths": [len(piece.text) for piece in run.pieces],
                 "rates": [asdict(point) for point in run.rates],
                 "stats": run.stats.to_dict(),
             }

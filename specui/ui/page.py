@@ -13,14 +13,16 @@ from typing import Any
 import gradio as gr
 
 from specui.catalog import Catalog
+from specui.compare.race import start_race
 from specui.config import SpeculationMode
 from specui.ui.benchmark import BenchmarkTab
 from specui.ui.chat import ChatTab
+from specui.ui.compare import CompareTab, RaceRuntime, StartRace
 from specui.ui.head import CALM, ScriptFirst
 from specui.ui.loader import PairLoader
 from specui.ui.models import ModelsTab
 from specui.ui.sessions import Sessions
-from specui.ui.shared import ModelRuntime, PairFinder
+from specui.ui.shared import PairFinder
 
 Application = Any
 """A FastAPI application: only app.py and the API name that library."""
@@ -29,7 +31,8 @@ QUEUE_SECONDS = 0.05
 """How often the page's queue looks for new events."""
 
 HERE = Path(__file__).parent
-STYLES = ("page.css", "benchmark.css")
+STYLES = ("page.css", "compare.css", "benchmark.css")
+SCRIPTS = ("page.js", "compare.js")
 BRAND = '<div class="sp-brand">SpecUI<span>speculative decoding, live</span></div>'
 FONT = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
@@ -39,12 +42,13 @@ MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono
 class House:
     """What the page is built on."""
 
-    runtime: ModelRuntime
+    runtime: RaceRuntime
     loader: PairLoader
     catalog: Catalog
     finder: PairFinder
     speculation: SpeculationMode
     sessions: Sessions = field(default_factory=Sessions)
+    start_race: StartRace = start_race
 
 
 def build(house: House) -> gr.Blocks:
@@ -59,16 +63,18 @@ def build(house: House) -> gr.Blocks:
         with gr.Tabs(elem_id="sp-tabs"):
             with gr.Tab("Chat", id="chat"):
                 chat.build(page, models.build_trouble)
-            with gr.Tab("Models", id="models"):
-                models.build(page)
+            with gr.Tab("Compare", id="compare") as compare:
+                CompareTab(house.runtime, house.sessions, house.start_race).build(page, compare)
             with gr.Tab("Benchmark", id="benchmark") as benchmark:
                 BenchmarkTab(house.runtime, house.sessions).build(page, benchmark)
+            with gr.Tab("Models", id="models"):
+                models.build(page)
     return page
 
 
 def mount(app: Application, page: gr.Blocks) -> None:
     """Mount the page at the root of `app`."""
-    script = (HERE / "page.js").read_text(encoding="utf-8")
+    script = "\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
     gr.mount_gradio_app(
         app,
         page,
