@@ -13,7 +13,8 @@ from pathlib import Path
 
 from specui.catalog import BundledFile, Cancelled, Catalog, LocalFile, OnProgress, Pair, PairFiles
 from specui.config import SpeculationMode
-from specui.engine.stats import FinishReason, StatsRecorder, StepRecord, TokenOrigin
+from specui.engine.stats import FinishReason, PlainPasses, StatsRecorder, StepRecord, TokenOrigin
+from specui.engine.thinking import ChoiceLog, MatchRate, Stair, Thinking
 from specui.errors import BlankPromptError, ModelFileError, NothingLoadedError, PromptTooLongError, SpecUIError
 from specui.generation import Generation, GenerationRequest, Progress, TokenPiece
 from specui.line import Job, Line
@@ -37,6 +38,33 @@ HTML = (
 )
 THOUGHT = "<think>\nFirst I think <b>hard</b>.\n\nThen I stop.\n</think>\n\nThe answer is **42**."
 SCRIPTS = {"html": HTML, "thought": THOUGHT, "unclosed": "<think>\nI never stop thinking", "long": PROSE * 8}
+
+
+PASS_SECONDS = (0.021, 0.0373, 0.0534, 0.037, 0.0541, 0.061, 0.0649, 0.0687, 0.077, 0.084, 0.092, 0.0995, *[0.101] * 4)
+"""By rows: kernels that work in fours."""
+MATCHES = (
+    (1, 0.21, 260),
+    (2, 0.44, 120),
+    (3, 0.61, 77),
+    (4, 0.72, 41),
+    (6, 0.8, 30),
+    (9, 0.9, 12),
+    (14, 0.9, 0),
+    (22, 0.95, 1200),
+)
+
+
+def thinking_of(choices: ChoiceLog) -> Thinking | None:
+    """Return what `auto` would go by on a machine of these costs, after `choices`."""
+    if not choices:
+        return None
+    padded = {2: 4, 3: 4}
+    stairs = []
+    for rows, seconds in enumerate(PASS_SECONDS, start=1):
+        size = padded.get(rows, rows)
+        stairs.append(Stair(rows, seconds, size, PASS_SECONDS[size - 1]))
+    matches = tuple(MatchRate(*each) for each in MATCHES)
+    return Thinking(choices.choices(), tuple(stairs), matches, 0.0083, 0.74, 1.43)
 
 
 @dataclass(frozen=True)
@@ -99,6 +127,8 @@ class FakeRuntime:
     def __init__(self, speed: float = 1.0, queue_limit: int = 8, loaded: PairFiles | None = BUNDLED) -> None:
         self.speed = speed
         self.draft_off_reason: str | None = None
+        self.plain_seconds: float | None = None
+        """What a pass without a draft takes at speed 1, where the machine is known."""
         self.started: list[Generation] = []
         self.line = Line(queue_limit)
         self._loaded = loaded
@@ -166,7 +196,10 @@ class Play:
         self._runtime = runtime
         self._off = runtime.draft_off_reason
         self._random = random.Random(7)
-        self._stats = StatsRecorder()
+        self._choices = ChoiceLog()
+        self._stats = StatsRecorder(plain=PlainPasses(), think=lambda: thinking_of(self._choices))
+        if runtime.plain_seconds is not None:
+            self._stats.plain.observe(runtime.plain_seconds / runtime.speed)
         self._pieces: list[TokenPiece] = []
         text = generation.request.messages[-1].content
         words = text.split()
@@ -239,11 +272,19 @@ class Play:
         seconds = self._random.uniform(0.85, 1.15) / (PASSES_PER_SECOND[used] * self._runtime.speed)
         time.sleep(seconds)
         rejected = int(right < drafted)
+        if used == "auto":
+            self._choose(drafted)
         self._stats.step(StepRecord(drafted, right, rejected, right + 1, seconds * 0.2, seconds * 0.8, 0.0, used))
         if self._failing and len(self._pieces) > 12:
             self._publish(phase="decode")
             raise ModelFileError(Path("/models/target.gguf"), "the model failed in <b>mid-answer</b>")
         self._publish(phase="decode")
+
+    def _choose(self, drafted: int) -> None:
+        """Note a step of `auto`: a third of them by lookup, a third by the draft model, the others by none."""
+        place = len(self._pieces) // 20 % 3
+        drafter: SpeculationMode = ("none", "prompt-lookup", "draft-model")[place] if drafted else "none"
+        self._choices.add(drafter, (0, drafted, min(3, drafted))[place])
 
     def _publish(self, **changes: object) -> None:
         text = "".join(piece.text for piece in self._pieces)

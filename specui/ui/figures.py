@@ -11,6 +11,7 @@ from itertools import groupby
 
 from specui.config import SpeculationMode
 from specui.engine.stats import RatePoint, Stats
+from specui.ui import thinking
 from specui.ui.conversation import thin
 from specui.ui.shared import MODE_NAMES, count, number, percent
 
@@ -21,6 +22,10 @@ SHORTEST_SECONDS = 2.0
 RECENT_POINTS = 4
 """Slices that make up the speed shown as `now`: about one second of compute time."""
 
+LOSING, WINNING = 0.97, 1.03
+"""Estimated speed-ups between the two are told as none."""
+
+GAIN_HINT = "Estimated from what passes without a draft take here; the Compare tab measures it"
 POSITIONS_HINT = "of the drafts that reached this position"
 PENDING = '<p class="sp-pending">applies to the next answer</p>'
 """Stands below the switch; page.css shows it while the switch is set otherwise than it was for the shown answer."""
@@ -32,7 +37,7 @@ def render(stats: Stats, rates: Sequence[RatePoint], live: bool = False) -> str:
     asked = f' data-asked="{stats.speculation}"' if finished else ""
     return (
         f'<div class="sp-figures"{asked}>{PENDING if finished else ""}{_speed(stats, rates, live)}{_tiles(stats)}'
-        f"{chart(rates)}{positions(stats)}</div>"
+        f"{chart(rates)}{positions(stats)}{thinking.render(stats.thinking)}</div>"
     )
 
 
@@ -41,6 +46,23 @@ def recent_speed(rates: Sequence[RatePoint]) -> float | None:
     recent = list(rates[-RECENT_POINTS:])
     same = [point.tokens_per_second for point in recent if point.speculation_used == recent[-1].speculation_used]
     return sum(same) / len(same) if same else None
+
+
+def against_none(stats: Stats) -> str:
+    """Say how this answer's speed stands against plain decoding here; empty where that is not known."""
+    estimate = stats.estimated_speedup_vs_none
+    if estimate is None:
+        return ""
+    if estimate < LOSING:
+        return f"slower than none here: about {number(estimate, 2)} ×"
+    return f"about {number(estimate, 2)} × none" if estimate > WINNING else "about as fast as none"
+
+
+def gain(stats: Stats) -> str:
+    """Return `against_none` marked for its colour; empty where nothing is known."""
+    estimate, words = stats.estimated_speedup_vs_none, against_none(stats)
+    losing = " sp-losing" if estimate is not None and estimate < LOSING else ""
+    return f'<span class="sp-gain{losing}" title="{GAIN_HINT}">{words}</span>' if words else ""
 
 
 def _speed(stats: Stats, rates: Sequence[RatePoint], live: bool) -> str:
@@ -53,7 +75,7 @@ def _speed(stats: Stats, rates: Sequence[RatePoint], live: bool) -> str:
         note = f"average {number(mean)}" if live else "average of the answer"
     return (
         f'<div class="sp-speed"><span class="sp-big" data-figure="speed">{number(speed)}</span>'
-        f'<span class="sp-unit">tok/s</span><span class="sp-note">{note}</span>'
+        f'<span class="sp-unit">tok/s</span>{gain(stats)}<span class="sp-note">{note}</span>'
         f'<span class="sp-mode sp-mode-{stats.speculation_used}">{mode}</span></div>{_off(stats)}'
     )
 
