@@ -5,12 +5,15 @@ Knows nothing about what a job does. Whoever waits is told its place; whoever le
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from specui.errors import BusyError
+
+log = logging.getLogger("specui")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +25,7 @@ class Job:
 
 
 class Line:
-    """A queue with one worker thread. `run` of a job must not raise."""
+    """A queue with one worker thread. What `run` of a job raises is logged, and the next has its turn."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -71,7 +74,10 @@ class Line:
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
-            job.run()
+            try:
+                job.run()
+            except Exception:  # a job tells its own failures; one that cannot must not take the others with it
+                log.exception("A job failed")
             with self._changed:
                 self._running = False
 

@@ -55,6 +55,19 @@ def test_jobs_run_one_after_the_other_first_come_first_served(line: Line) -> Non
     assert len(line) == 0
 
 
+def test_a_job_that_raises_does_not_end_the_line(line: Line, caplog: pytest.LogCaptureFixture) -> None:
+    log: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError("no such luck")
+
+    line.join(instant(fail))
+    line.join(instant(lambda: log.append("next")))
+    line.close()
+    assert log == ["next"]
+    assert "no such luck" in caplog.text
+
+
 def test_who_waits_is_told_how_many_are_in_front(line: Line) -> None:
     first, second, third = Gate(), Gate(), Gate()
     line.join(first.job)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import gradio as gr
 import pytest
 from fake_runtime import FakeRuntime
 from hub_models import hub_of, model, tokens
@@ -15,7 +16,9 @@ from playwright.sync_api import Browser, Locator, expect
 
 from specui import headers, pairs
 from specui.catalog import Catalog, user_file
+from specui.errors import BusyError
 from specui.ui.loader import PairLoader
+from specui.ui.models import ModelsTab
 from specui.ui.page import House
 
 pytestmark = [
@@ -83,6 +86,22 @@ def row(window: Window, name: str) -> Locator:
 
 def press(place: Locator, label: str) -> None:
     place.get_by_role("button", name=label, exact=True).click()
+
+
+class FullRuntime(FakeRuntime):
+    """A runtime in whose line no more jobs are taken."""
+
+    def unload(self) -> None:
+        raise BusyError(8)
+
+
+def test_an_unload_that_is_refused_is_said() -> None:
+    runtime = FullRuntime()
+    tab = ModelsTab(runtime, PairLoader(runtime), Catalog({}), pairs)
+    event = gr.EventData(None, {"act": "unload", "name": ""})
+    tab._on_choose(event)
+    assert until(lambda: str(BusyError(8)) in tab._render_list(), 5)
+    runtime.close()
 
 
 def test_a_look_tells_before_anything_is_fetched(window: Window, hub: HubState) -> None:

@@ -1,4 +1,7 @@
-"""`bench`: run a suite of prompts with several modes, side by side, into a folder of records and tables."""
+"""`bench`: run a suite of prompts with several modes, side by side, into a folder of records and tables.
+
+Knows the benchmark's rooms and the shared options; how runs are made and judged stands there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`compare`: the same prompt in two to four modes side by side, with a ratio for each and its interval."""
+"""`compare`: the same prompt in two to four modes side by side, with a ratio for each and its interval.
+
+Knows the race and the shared options; how lanes take turns and ratios are judged stands there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`generate`: answer one prompt, streamed as text or as one JSON object."""
+"""`generate`: answer one prompt, streamed as text or as one JSON object.
+
+Knows the runtime and the shared options; nothing about models or drafts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`models`: list the pairs of the catalogue, look at one before downloading it, fetch it, say where it is."""
+"""`models`: list the pairs of the catalogue, look at one before downloading it, fetch it, say where it is.
+
+Knows the catalogue and what prints a look at it; headers and downloads are the business of the rooms below.
+"""
 
 from __future__ import annotations
 

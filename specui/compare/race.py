@@ -135,7 +135,7 @@ class _Run:
         self._seed = secrets.randbits(32)
 
     def run(self) -> None:
-        """Run to the end, free every lane, then publish how it ended. Raises nothing."""
+        """Run to the end, free every lane, then publish how it ended; what the race raises is in its last snapshot."""
         race = self._race
         race.when_cancelled(self._abort)
         try:
@@ -150,9 +150,11 @@ class _Run:
             wrapped = SpecUIError(f"The race failed: {error!r}; the log has the details")
             last = replace(race.progress, phase="failed", error=wrapped)
         race.when_cancelled(None)
-        for lane in self._lanes:
-            lane.close()
-        race.publish(last)
+        try:
+            for lane in self._lanes:
+                lane.close()
+        finally:  # whatever happens here, nobody may wait for the end for ever
+            race.publish(last)
 
     def _abort(self) -> None:
         for lane in list(self._lanes):

@@ -1,4 +1,7 @@
-"""Finding GGUF repositories on the Hub by words."""
+"""Finding GGUF repositories on the Hub by words.
+
+Knows what the Hub tells in a search; no file of a repository is looked at.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ model. A page asks every second how far it is; the board is sent again only when
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ class BenchmarkTab:
         self._runtime = runtime
         self._sessions = sessions
         self._job: BenchJob | None = None
+        self._starting = threading.Lock()
         self._saved = 0
 
     def build(self, page: gr.Blocks, tab: gr.Tab) -> None:
@@ -118,8 +120,9 @@ class BenchmarkTab:
 
     def _on_start(self, *values: Any) -> Updates:
         try:
-            if self._job is None or self._job.progress.over:
-                self._job = self._begin(read_plan(values))
+            with self._starting:  # two windows may press the button at the same moment
+                if self._job is None or self._job.progress.over:
+                    self._job = self._begin(read_plan(values))
         except SpecUIError as error:
             return {self._notice: thread.error(str(error))}
         return self._shown(-1) | {self._notice: ""}

@@ -107,12 +107,23 @@ class ModelsTab:
         if event.act == "cancel":
             self._loader.cancel()
         elif event.act == "unload" and isinstance(self._runtime, Unloads):
-            _aside(self._runtime.unload)
+            self._aside(self._runtime.unload)
         elif event.act == "unload-draft" and isinstance(self._runtime, UnloadsDraft):
-            _aside(self._runtime.unload_draft)
+            self._aside(self._runtime.unload_draft)
         elif event.name in self._catalog.pairs:
             self._act(event.act, self._catalog.pair(event.name))
         return self._on_tick()
+
+    def _aside(self, action: Callable[[], None]) -> None:
+        """Run what must wait for its turn around the model, without keeping the page waiting; a refusal is shown."""
+
+        def run() -> None:
+            try:
+                action()
+            except SpecUIError as error:
+                self._note = str(error)
+
+        threading.Thread(target=run, name="unload", daemon=True).start()
 
     def _act(self, act: str, pair: Pair) -> None:
         if act == "look":
@@ -205,11 +216,6 @@ class ModelsTab:
             return self._finder.on_disk(pair) is not None
         except SpecUIError:
             return False
-
-
-def _aside(action: Callable[[], None]) -> None:
-    """Run what must wait for its turn around the model, without keeping the page waiting."""
-    threading.Thread(target=action, name="unload", daemon=True).start()
 
 
 def begin(loader: PairLoader, pair: Pair, finder: PairFinder) -> None:

@@ -1,4 +1,7 @@
-"""Prompts offered on an empty page. Their answers are long, so that the switch can be flipped in the middle of one."""
+"""Prompts offered on an empty page. Their answers are long, so that the switch can be flipped in the middle of one.
+
+Knows no gradio.
+"""
 
 from __future__ import annotations
 
