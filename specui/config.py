@@ -45,6 +45,12 @@ DEFAULT_SUITE = "standard"
 DEFAULT_BENCH_MODES = "none,prompt-lookup,draft-model,auto"
 DEFAULT_BENCH_REPEATS = 3
 
+PAGE_COMPARE_REPEATS, PAGE_COMPARE_TOKENS = 3, 128
+"""What the form of the Compare tab begins with: under a minute on a small machine."""
+
+PAGE_COMPARE_LANES = ("none", "prompt-lookup", "draft-model", "")
+"""The lanes that the form begins with; an empty one does not run."""
+
 PAGE_BENCH_REPEATS, PAGE_BENCH_LIMIT = 1, 1
 """What the form of the Benchmark tab begins with (repeats, and prompts of a kind): a few minutes' worth, where the
 command line's defaults take an hour."""

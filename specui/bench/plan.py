@@ -20,7 +20,6 @@ from specui.config import (
     StepSettings,
     parse_variant,
 )
-from specui.config import DEFAULT_SUITE as DEFAULT_SUITE  # noqa: PLC0414  # until its users take it from config
 from specui.errors import SettingError
 from specui.generation import GenerationRequest
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specui.catalog import PairFiles
-from specui.config import BASELINE as BASELINE  # noqa: PLC0414  # until its users take it from config
 from specui.config import (
+    BASELINE,
     DEFAULT_COMPARE_MODES,
     DEFAULT_COMPARE_REPEATS,
     DraftingSettings,

@@ -20,6 +20,9 @@ from specui.config import (
     DEFAULT_MAX_DRAFT_TOKENS,
     DEFAULT_SUITE,
     MAX_DRAFT_TOKENS_LIMIT,
+    PAGE_COMPARE_LANES,
+    PAGE_COMPARE_REPEATS,
+    PAGE_COMPARE_TOKENS,
     SPECULATION_MODES,
     DraftingSettings,
     Limits,
@@ -34,24 +37,20 @@ from specui.ui.conversation import Conversation
 from specui.ui.form import ChatSettings
 from specui.ui.shared import MODE_NAMES
 
-FIRST_REPEATS, FIRST_TOKENS = 3, 128
-"""What the form begins with: under a minute on a small machine."""
-FIRST_LANES = ("none", "prompt-lookup", "draft-model", "")
-"""The lanes that the form begins with; an empty one does not run."""
 OWN, CHAT = "own", "chat"
 
 
 def form() -> str:
     """Return the form. compare.js keeps what is set in it and sends it."""
-    lanes = "".join(_lane(place, mode) for place, mode in enumerate(FIRST_LANES))
+    lanes = "".join(_lane(place, mode) for place, mode in enumerate(PAGE_COMPARE_LANES))
     return (
         '<form class="sp-race-form" autocomplete="off"><div class="sp-race-prompt"><label class="sp-race-field">'
         f'<span>Prompt</span><select name="source">{_sources()}</select></label>'
         '<textarea name="text" rows="5" aria-label="Text of the prompt" spellcheck="false" '
         'placeholder="What every lane shall answer…"></textarea></div>'
         f'<div class="sp-race-lanes">{lanes}</div><div class="sp-race-numbers">'
-        + _number("repeats", "Repeats", FIRST_REPEATS, 'min="1"')
-        + _number("max_tokens", "Answer limit", FIRST_TOKENS, 'min="1"')
+        + _number("repeats", "Repeats", PAGE_COMPARE_REPEATS, 'min="1"')
+        + _number("max_tokens", "Answer limit", PAGE_COMPARE_TOKENS, 'min="1"')
         + _number("temperature", "Temperature", "0", 'min="0" max="2" step="any"')
         + _number("seed", "Seed", "", 'min="0" placeholder="fresh"')
         + '<label class="sp-race-check" title="Its twin should come out at 1.00: what the figures are worth here">'
@@ -122,11 +121,11 @@ def read_form(values: Mapping[str, Any], files: PairFiles) -> RaceRequest:
     lanes = _lanes(values.get("lanes"), bool(values.get("twin")))
     specs = tuple(LaneSpec(label, StepSettings(sampling, drafting), files) for label, drafting in lanes.items())
     source = str(values.get("source", OWN))
-    limits = Limits(max_tokens=_whole(values, "max_tokens", "Answer limit") or FIRST_TOKENS)
+    limits = Limits(max_tokens=_whole(values, "max_tokens", "Answer limit") or PAGE_COMPARE_TOKENS)
     prompt = GenerationRequest(_messages(source, values), limits=limits)
     repeats = _whole(values, "repeats", "Repeats")
     cache: CacheState = "conversation" if source == CHAT else "cleared"
-    return RaceRequest(prompt, specs, FIRST_REPEATS if repeats is None else repeats, cache)
+    return RaceRequest(prompt, specs, PAGE_COMPARE_REPEATS if repeats is None else repeats, cache)
 
 
 def _lanes(asked: object, twin: bool) -> dict[str, DraftingSettings]:
