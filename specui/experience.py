@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import math
-import platform
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from typing import Any
 from specui.config import home
 from specui.engine.controller import Known
 from specui.engine.costs import MOST_ROWS, Record
+from specui.engine.cpu import processor_name
 
 log = logging.getLogger("specui")
 
@@ -43,7 +43,7 @@ class Key:
     @classmethod
     def of(cls, target: Path, draft: Path | None, threads: int, gpu_layers: int) -> Key:
         """Return the key of two files on this machine."""
-        return cls(_named(target), "" if draft is None else _named(draft), threads, gpu_layers, processor_model())
+        return cls(_named(target), "" if draft is None else _named(draft), threads, gpu_layers, processor_name())
 
     @property
     def path(self) -> Path:
@@ -62,17 +62,6 @@ def _named(path: Path) -> str:
         return f"{path.name} ({path.stat().st_size} bytes)"
     except OSError:  # a draft that is missing: the lane tells it
         return path.name
-
-
-@cache
-def processor_model() -> str:
-    """Return the processor's name, as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return found or platform.processor() or platform.machine()
 
 
 def load(key: Key) -> Known | None:

@@ -1,4 +1,4 @@
-"""How many threads may run: affinity, physical cores, and cgroup quotas of both versions, from made-up trees."""
+"""The processor's name, and how many threads may run: affinity, cores and cgroup quotas from made-up trees."""
 
 from __future__ import annotations
 
@@ -77,3 +77,10 @@ def test_two_hyperthreads_are_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_this_machine_gives_at_least_one_thread() -> None:
     assert cpu.usable_threads() >= 1
+
+
+def test_the_processor_has_a_name() -> None:
+    name = cpu.processor_name()
+    assert name and "\n" not in name
+    if (info := Path("/proc/cpuinfo")).exists() and "model name" in (text := info.read_text()):
+        assert f": {name}\n" in text

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import specui
 from specui.bench.plan import Plan
 from specui.bench.records import FORMAT
-from specui.engine.cpu import usable_threads
+from specui.engine.cpu import processor_name, usable_threads
 
 PACKAGES = ("llama-cpp-python", "numpy")
 END_BYTES = 1 << 20
@@ -100,18 +100,9 @@ def file_facts(path: Path) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Return the processor, how many of its cores may be used, and the system."""
     return {
-        "processor": _processor(Path("/proc/cpuinfo")) or platform.processor() or platform.machine(),
+        "processor": processor_name(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "usable_cores": usable_threads(),
         "system": f"{platform.system()} {platform.release()}",
     }
-
-
-def _processor(path: Path) -> str | None:
-    """Return the processor's name as Linux tells it."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)

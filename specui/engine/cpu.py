@@ -1,4 +1,4 @@
-"""How many threads this process may really use: affinity, cgroup quota and physical cores.
+"""The processor: its name, and how many threads this process may really use (affinity, cgroup quota, physical cores).
 
 Knows nothing about llama.cpp. Reads /proc and /sys where they exist and falls back to the plain count elsewhere.
 """
@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import math
 import os
+import platform
+from functools import cache
 from pathlib import Path
+
+
+@cache
+def processor_name() -> str:
+    """Return the processor's name, as the system tells it."""
+    lines = (_read(Path("/proc/cpuinfo")) or "").splitlines()
+    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return found or platform.processor() or platform.machine()
 
 
 def usable_threads() -> int:
