@@ -54,8 +54,8 @@ def against_none(stats: Stats) -> str:
     if estimate is None:
         return ""
     if estimate < LOSING:
-        return f"slower than none here: about {number(estimate, 2)} ×"
-    return f"about {number(estimate, 2)} × none" if estimate > WINNING else "about as fast as none"
+        return f"slower than none here: about {number(estimate, 2)}\u00a0×"
+    return f"about {number(estimate, 2)}\u00a0×\u00a0none" if estimate > WINNING else "about as fast as none"
 
 
 def gain(stats: Stats) -> str:

@@ -24,8 +24,22 @@ def render(thinking: Thinking | None) -> str:
     if thinking is None:
         return ""
     return (
-        f'<details class="sp-thinking"><summary>How auto chooses</summary><p class="sp-now">{_now(thinking)}</p>'
-        f"{strip(thinking.choices)}{staircase(thinking.stairs)}{matches(thinking.matches)}</details>"
+        f'<section class="sp-thinking">{_fold(False)}{_fold(True)}<div class="sp-unfolded"><p class="sp-now">'
+        f"{_now(thinking)}</p>{strip(thinking.choices)}{staircase(thinking.stairs)}{matches(thinking.matches)}"
+        "</div></section>"
+    )
+
+
+def _fold(unfolded: bool) -> str:
+    """Return the button of one of the two states; page.css shows the one that is right.
+
+    The panel is written anew every second, so whether it is unfolded is kept in a class of what stands around it.
+    """
+    other = "previous" if unfolded else "next"
+    return (
+        f'<button type="button" class="sp-fold-{"out" if unfolded else "in"}" aria-expanded="{str(unfolded).lower()}" '
+        f"onclick=\"this.closest('#sp-side').classList.toggle('sp-unfold'); this.{other}ElementSibling.focus()\">"
+        "How auto chooses</button>"
     )
 
 
@@ -76,15 +90,17 @@ def _share(choices: Sequence[Choice], drafter: SpeculationMode) -> float | None:
 
 
 def staircase(stairs: Sequence[Stair]) -> str:
-    """Return a bar per number of rows; the light part is what padding the pass to a longer one saves."""
+    """Return a bar per number of rows; the hatched part is what padding the pass to a longer one saves."""
     top = max((stair.seconds for stair in stairs), default=0.0) or 1.0
     bars = "".join(_stair(stair, top) for stair in stairs)
     ticks = "".join(
         f"<span>{stair.rows if stair.rows == 1 or stair.rows % TICK_STEP == 0 else ''}</span>" for stair in stairs
     )
     spoken = ", ".join(f"{stair.rows}: {_ms(stair.padded_seconds)}" for stair in stairs)
+    saved = "; hatched: saved by padding" if any(stair.padded_seconds < stair.seconds for stair in stairs) else ""
+    caption = f"cost of a pass by rows, up to {_ms(top)}{saved}"
     return (
-        f'<figure class="sp-stairs"><figcaption><span>cost of a pass by rows, up to {_ms(top)}</span></figcaption>'
+        f'<figure class="sp-stairs"><figcaption><span>{caption}</span></figcaption>'
         f'<div class="sp-bars" role="img" aria-label="Cost of a pass by rows: {spoken}">{bars}</div>'
         f'<div class="sp-ticks" aria-hidden="true">{ticks}</div></figure>'
     )
@@ -95,7 +111,7 @@ def _stair(stair: Stair, top: float) -> str:
     saved = stair.seconds - stair.padded_seconds
     if saved > 0:
         title += f"; padded to {stair.padded_rows} rows {_ms(stair.padded_seconds)}"
-    ghost = f'<u style="height:{100 * saved / top:.1f}%"></u>' if saved > 0 else ""
+    ghost = f'<span class="sp-saved" style="height:{100 * saved / top:.1f}%"></span>' if saved > 0 else ""
     return f'<i title="{title}">{ghost}<b style="height:{100 * stair.padded_seconds / top:.1f}%"></b></i>'
 
 
