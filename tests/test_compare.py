@@ -389,6 +389,7 @@ def test_exports_hold_every_run(cache: FakeCache) -> None:
         ("auto", "2", "1"),
     ]
     assert statistics.median(float(row["decode_tokens_per_second"]) for row in rows[2:]) == 20.0
+    assert not rows[0].keys() & {"accepted_per_position", "translation", "thinking"}, "no cell holds several values"
 
 
 # The first difference

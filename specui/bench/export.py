@@ -20,8 +20,8 @@ from specui.errors import SettingError
 
 SUMMARY, TABLE, RUNS = "summary.json", "table.md", "runs.csv"
 RUN_COLUMNS = ("prompt", "kind", "split", "mode", "repeat", "started", "seed", "finish_reason")
-LEFT_OUT = ("accepted_per_position",)
-"""Figures that are lists and do not fit a cell."""
+LEFT_OUT = ("accepted_per_position", "translation")
+"""Figures that are several values and do not fit a cell."""
 
 
 def is_greedy(header: Mapping[str, Any]) -> bool:

@@ -19,6 +19,8 @@ from specui.engine.stats import Stats
 NOTHING = "–"
 FORMAT = "specui race 1"
 """What a race's file says it is; whoever changes what the file means counts up."""
+NO_CELLS = ("accepted_per_position", "translation", "thinking")
+"""Figures that are several values and do not fit a cell of the CSV."""
 
 
 def result_json(result: RaceResult) -> dict[str, Any]:
@@ -182,7 +184,7 @@ def _count(lane: LaneResult) -> Sequence[int]:
 
 def _csv_row(result: RaceResult, lane: LaneResult, place: int, repeat: int) -> dict[str, Any]:
     run = lane.runs[repeat]
-    figures = {**asdict(run.stats), "finish_reason": run.finish_reason, "seed": run.seed}
-    del figures["accepted_per_position"]
+    figures = {name: value for name, value in asdict(run.stats).items() if name not in NO_CELLS}
+    figures |= {"finish_reason": run.finish_reason, "seed": run.seed}
     started = result.orders[repeat].index(place) + 1
     return {"lane": lane.spec.label, "repeat": repeat + 1, "started_as": started, **figures}
