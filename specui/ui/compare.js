@@ -2,6 +2,8 @@
 window.specuiRace = (() => {
   const FORM = "specui.race", OWN = "own", CHAT = "chat", CLOSE_TO_END = 40, MAX_BYTES = 16 << 20;
 
+  let reveal = false;  // whether what comes next is to be brought into view
+
   function attempt(action, otherwise) {
     try { return action(); } catch (error) { console.warn("specui:", error); return otherwise; }
   }
@@ -70,6 +72,7 @@ window.specuiRace = (() => {
     function start() {
       const sent = values(form, own), [chat, , prefs] = sent.source === CHAT ? window.specui.restore() : ["", "", ""];
       begin({ form: JSON.stringify({ ...sent, chat, prefs }) });
+      if (!window.matchMedia("(min-width: 800px)").matches) setTimeout(show, 600);
     }
     attempt(() => fill(form, kept));
     tend(form);
@@ -99,7 +102,14 @@ window.specuiRace = (() => {
   }
 
   // --- files
-  function bindBoard(element, save) {
+  function show() {
+    setTimeout(() => document.querySelector("#sp-race-bar").scrollIntoView({ block: "start" }), 100);
+  }
+  function bindBoard(element, save, watch) {
+    watch("value", () => {
+      if (reveal) show();
+      reveal = false;
+    });
     element.addEventListener("click", (event) => {
       const button = event.target.closest("[data-save]");
       if (button) save({ kind: button.dataset.save });
@@ -115,7 +125,10 @@ window.specuiRace = (() => {
   }
   function bindHistory(element, act) {
     const chosen = () => [...element.querySelectorAll("input[type=checkbox]:checked")];
-    const send = (name, keys, text = "") => act({ act: name, keys, text });
+    const send = (name, keys, text = "") => {
+      reveal = name !== "forget";
+      act({ act: name, keys, text });
+    };
     element.addEventListener("change", async (event) => {
       if (event.target.type === "file") {
         const file = event.target.files[0];
@@ -135,7 +148,6 @@ window.specuiRace = (() => {
       if (!button) return;
       const keys = button.dataset.act === "pair" ? chosen().map((box) => box.closest("li").dataset.key) : [button.closest("li").dataset.key];
       send(button.dataset.act, keys);
-      if (button.dataset.act !== "forget") document.querySelector("#sp-race").scrollTo({ top: 0 });
     });
   }
   return { bind, bindBoard, bindHistory, follow, download };

@@ -34,10 +34,13 @@ StartRace = Callable[[Any, RaceRequest], Race]
 
 SESSION = "compare "
 """Races are kept beside the pages' answers, under keys of their own, so that they end when the program ends."""
+PAIRED = '<p class="sp-status" role="status">two races side by side; their bars have one scale</p>'
 RUNNING = "A race is running on this page; stop it or wait for its end"
 
 BIND = "window.specuiRace.bind(element, (values) => trigger('begin', values), () => trigger('halt'), server)"
-BIND_BOARD = "window.specuiRace.bindBoard(element, (values) => trigger('save', values))"
+BIND_BOARD = "window.specuiRace.bindBoard(element, (values) => trigger('save', values), watch)"
+HALT = '<button type="button" class="sp-race-stop">Stop</button>'
+BIND_HALT = "element.querySelector('button').addEventListener('click', () => trigger('halt'))"
 BIND_HISTORY = "window.specuiRace.bindHistory(element, (values) => trigger('act', values))"
 FOLLOW = "window.specuiRace.follow(element)"
 DOWNLOAD = "watch('value', () => window.specuiRace.download(props.value))"
@@ -73,7 +76,9 @@ class CompareTab:
         with gr.Column(elem_id="sp-race"):
             self._form = _html("sp-race-form", BIND, html_template=form(), server_functions=[preview])
             self._notice = _html("sp-race-notice")
-            self._status = _html("sp-race-status")
+            with gr.Row(elem_id="sp-race-bar"):
+                self._status = _html("sp-race-status")
+                self._halt = _html("sp-race-halt", BIND_HALT, html_template=HALT)
             gr.HTML(thread.legend(), elem_id="sp-race-legend", apply_default_css=False)
             with gr.Row(elem_id="sp-lanes"):
                 self._lanes = [self._build_lane(place) for place in range(MAX_LANES)]
@@ -91,7 +96,8 @@ class CompareTab:
         lanes = [part for lane in self._lanes for part in lane]
         writes = [self._notice, self._status, *lanes, self._board, self._list, self._shown]
         self._form.begin(self._on_begin, None, writes, **QUIET)
-        self._form.halt(self._on_halt, None, None, **DIRECT)
+        for stop in (self._form, self._halt):
+            stop.halt(self._on_halt, None, None, **DIRECT)
         self._board.save(self._on_save, self._shown, self._file, **DIRECT)
         self._list.act(self._on_act, None, writes, **DIRECT)
         for opened in (page.load, tab.select):
@@ -176,7 +182,8 @@ class CompareTab:
         found = [each for key in keys if (each := self._history.find(key)) is not None]
         if act == "pair" and len(found) == 2:
             nothing = {part: "" for lane in self._lanes for part in lane}
-            return {**nothing, self._notice: "", self._status: "", self._board: beside(*found), self._shown: None}
+            shown = {self._notice: "", self._status: PAIRED, self._board: beside(*found), self._shown: None}
+            return {**nothing, **shown}
         if act == "show" and found:
             frame = compare_live.finished(found[0])
             lanes = self._updates(Frame(frame.status, frame.heads, frame.texts))

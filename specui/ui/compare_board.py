@@ -114,7 +114,7 @@ def _difference(lane: LaneResult, base: LaneResult) -> str:
     return (
         f'<div class="sp-race-differ" data-lane="{escape(lane.spec.label)}">{key(lane)}'
         f'<p class="sp-race-common">…{escape(common)}'
-        f"<b>{_token(mine, difference.index)}</b> <s>{_token(theirs, difference.index)}</s></p>"
+        f'<b>{_token(mine, difference.index)}</b> <b class="sp-theirs">{_token(theirs, difference.index)}</b></p>'
         f'<p class="sp-plot-note">token {count(difference.index)}: the bold one here, the other by '
         f"{escape(lane_name(base.spec.label))}; {_verdict(difference, lane.spec.settings.sampling)}</p></div>"
     )
