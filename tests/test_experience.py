@@ -1,0 +1,364 @@
+"""What auto learned, between starts: kept and found again; never half a file, never an error for a file of others."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_model import FakeCache, random_script
+
+from specui import experience
+from specui.engine import costs as costs_module
+from specui.engine.checkpoint import Rollback
+from specui.engine.controller import Experience, Known
+from specui.engine.costs import CALIBRATION_ROWS, FEW_PASSES, PassCosts, Record
+from specui.engine.drafting import Outcome
+from specui.engine.verification import Draft
+from specui.errors import RollbackError
+from specui.experience import Key, load, save
+from specui.machine import Machine
+
+STAIRS = {1: 21.0, 2: 37.3, 3: 53.4, 4: 37.0, 6: 61.0, 8: 68.7, 12: 99.5, 16: 101.0}
+"""Milliseconds of kernels that work in fours."""
+KNOWN = Known(
+    pass_seconds={1: 0.021, 3: 0.05, 4: 0.037},
+    by_match=tuple(Record(4.0 + place, 20.0, place) for place in range(8)),
+    by_confidence=tuple(Record(1.0 + place, 10.0, place) for place in range(8)),
+    acceptance=0.6,
+    draft_token_seconds=0.008,
+)
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("SPECUI_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Key:
+    target, draft = tmp_path / "target.gguf", tmp_path / "draft.gguf"
+    target.write_bytes(b"x" * 10)
+    draft.write_bytes(b"x" * 5)
+    return Key.of(target, draft, threads=2, gpu_layers=0)
+
+
+def test_what_is_kept_is_found_again(key: Key, home: Path) -> None:
+    assert load(key) is None
+    for known in (KNOWN, replace(KNOWN, draft_token_seconds=None)):
+        save(key, known)
+        assert load(key) == known
+    assert [path.parent for path in home.rglob("*.*")] == [home / "experience"], "one file, and no leftovers"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target": "target.gguf (11 bytes)"},
+        {"draft": ""},
+        {"threads": 3},
+        {"gpu_layers": -1},
+        {"processor": "another"},
+    ],
+)
+def test_what_was_learned_elsewhere_is_not_used(key: Key, change: dict[str, Any]) -> None:
+    save(key, KNOWN)
+    other = replace(key, **change)
+    assert load(other) is None
+    other.path.write_bytes(key.path.read_bytes())
+    assert load(other) is None, "a file of another key under this name"
+
+
+def test_a_file_of_other_size_is_another_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"x")
+    first = Key.of(path, None, 2, 0)
+    path.write_bytes(b"xx")
+    assert Key.of(path, None, 2, 0).path != first.path
+    assert Key.of(path, tmp_path / "missing.gguf", 2, 0) != Key.of(path, None, 2, 0)
+
+
+def _set(*places: Any) -> Callable[[dict[str, Any]], None]:
+    *path, value = places
+
+    def change(content: Any) -> None:
+        for place in path[:-1]:
+            content = content[place]
+        content[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set("version", 0),
+        _set("version", "1"),
+        _set("key", {}),
+        _set("pass_seconds", {}),
+        _set("pass_seconds", {"2": 0.1}),
+        _set("pass_seconds", "1", 0.0),
+        _set("pass_seconds", "1", float("nan")),
+        _set("pass_seconds", "1", float("inf")),
+        _set("pass_seconds", "1", -1.0),
+        _set("pass_seconds", "1", True),
+        _set("pass_seconds", "1", "0.1"),
+        _set("pass_seconds", "0", 0.1),
+        _set("pass_seconds", "100000000", 0.1),
+        _set("pass_seconds", [1, 2]),
+        _set("pass_seconds", "one", 0.1),
+        _set("by_match", 0, "trials", 0.0),
+        _set("by_match", 0, "hits", 30.0),
+        _set("by_match", 0, {}),
+        _set("by_match", None),
+        _set("by_confidence", 3, "seen", -1),
+        _set("acceptance", 1.5),
+        _set("acceptance", None),
+        _set("draft_token_seconds", 0),
+        lambda content: content.pop("by_match"),
+    ],
+)
+def test_a_file_with_wrong_values_is_as_good_as_none(key: Key, change: Callable[[dict[str, Any]], None]) -> None:
+    save(key, KNOWN)
+    content = json.loads(key.path.read_text())
+    change(content)
+    key.path.write_text(json.dumps(content))
+    assert load(key) is None
+    save(key, KNOWN)
+    assert load(key) == KNOWN, "it is written anew"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"null", b"[]", b"7", b"\xff\xfe", b"[" * 60_000, b"<html>", b'{"version": 1}', b" " * 200_000],
+    ids=range(10),
+)
+def test_a_damaged_file_is_as_good_as_none(key: Key, content: bytes) -> None:
+    key.path.parent.mkdir(parents=True)
+    key.path.write_bytes(content)
+    assert load(key) is None
+
+
+def test_every_half_of_a_file_is_as_good_as_none(key: Key) -> None:
+    save(key, KNOWN)
+    whole = key.path.read_bytes()
+    for length in range(0, len(whole), 7):
+        key.path.write_bytes(whole[:length])
+        assert load(key) is None
+
+
+def test_a_folder_that_cannot_be_written_is_logged_once(key: Key, home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    experience._complain.cache_clear()
+    caplog.set_level(logging.WARNING)
+    home.write_text("a file where the folder should be")
+    for _ in range(3):
+        save(key, KNOWN)
+    assert load(key) is None
+    assert len(caplog.messages) == 1
+    assert str(home / "experience") in caplog.messages[0]
+
+
+def test_writers_at_once_leave_a_whole_file(key: Key) -> None:
+    values = [replace(KNOWN, acceptance=place / 10) for place in range(8)]
+    stop, seen = threading.Event(), []
+
+    def write(known: Known) -> None:
+        for _ in range(40):
+            save(key, known)
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.append(load(key))
+
+    save(key, values[0])
+    reader = threading.Thread(target=read)
+    writers = [threading.Thread(target=write, args=[known]) for known in values]
+    reader.start()
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    stop.set()
+    reader.join()
+    assert seen and all(known in values for known in seen), "a reader met half a file"
+    assert [path.suffix for path in key.path.parent.iterdir()] == [".json"]
+
+
+# A lane's knowledge, on a cache in scripted time.
+
+
+class Clock:
+    """Stands in for the module `time`: moved by fake decodes alone."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+class Target(FakeCache):
+    """A target whose passes take STAIRS times `pace`."""
+
+    threads = 2
+
+    def __init__(self, clock: Clock, path: Path, pace: float = 1.0) -> None:
+        super().__init__(random_script(1))
+        self.tokens = [1, 2, 3]
+        self.model = type("Weights", (), {"path": path, "gpu_layers": 0})()
+        self.rollback = Rollback("cut")
+        self.pace = pace
+        self._clock = clock
+
+    def decode(self, tokens: Any, rows: int) -> None:
+        super().decode(tokens, rows)
+        self._clock.now += self.pace * STAIRS[len(tokens)] / 1000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(costs_module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "target.gguf"
+    path.write_bytes(b"weights")
+    return path
+
+
+def machine_on(target: Target, draft: Path | None = None) -> Machine:
+    return Machine(target, draft)  # type: ignore[arg-type]  # the part of a Context that it uses
+
+
+def learned(clock: Clock, path: Path) -> Experience:
+    """Let a lane learn, and close it."""
+    first = machine_on(Target(clock, path))
+    know = first.measure()
+    assert know is not None
+    for _ in range(50):
+        know.by_match.observe(30, hit=False)
+        know.observe_step(Outcome(9, Draft([1] * 3), 3, 4, 0.0, 0.037))
+    first.keep()
+    return know
+
+
+@pytest.mark.parametrize("pace", [0.7, 1.0, 2.0])
+def test_a_second_start_measures_one_row_only_and_knows_the_rest(clock: Clock, path: Path, pace: float) -> None:
+    before = learned(clock, path)
+    target = Target(clock, path, pace)
+    know = machine_on(target).measure()
+    assert know is not None
+    assert [len(tokens) for tokens, _ in target.calls] == [1] * FEW_PASSES
+    assert target.tokens == [1, 2, 3]
+    assert know.by_match.records == before.by_match.records
+    for rows in (1, 2, 4, 8, 16):
+        assert know.costs.seconds(rows) == pytest.approx(pace * before.costs.seconds(rows))
+
+
+def test_a_first_start_measures_all_sizes(clock: Clock, path: Path) -> None:
+    target = Target(clock, path)
+    machine_on(target).measure()
+    assert {len(tokens) for tokens, _ in target.calls} == set(CALIBRATION_ROWS)
+
+
+def test_a_pace_beyond_belief_is_measured_anew(clock: Clock, path: Path) -> None:
+    learned(clock, path)
+    target = Target(clock, path, pace=5.0)
+    know = machine_on(target).measure()
+    assert max(len(tokens) for tokens, _ in target.calls) > 1
+    assert know is not None and know.by_match.records[-1].seen == 0, "nothing else of it is used either"
+
+
+def test_a_draft_token_is_measured_once_in_all_starts(clock: Clock, path: Path) -> None:
+    for start in range(2):
+        draft, lane = Target(clock, path), machine_on(Target(clock, path, pace=1.0 + start))
+        know = lane.measure()
+        assert know is not None
+        lane.measure_draft(draft)
+        assert bool(draft.calls) is (start == 0)
+        assert know.draft.token_seconds == pytest.approx(0.021 * (1 + start)), "at the pace of today"
+        know.observe_step(Outcome(9, Draft(), 0, 1, 0.0, 0.021 * (1 + start)))
+        lane.keep()
+
+
+def test_the_file_is_written_at_most_once_an_answer(clock: Clock, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Known] = []
+    monkeypatch.setattr(experience, "save", lambda _key, known: written.append(known))
+    lane = machine_on(Target(clock, path))
+    know = lane.measure()
+    assert know is not None
+    for answers in range(3):
+        lane.begin_answer()
+        assert len(written) == answers
+        for _ in range(5):
+            know.observe_step(Outcome(9, Draft(), 0, 1, 0.0, 0.021))
+    lane.begin_answer()
+    lane.begin_answer()
+    lane.keep()
+    assert len(written) == 3, "nothing new, nothing written"
+
+
+def test_passes_of_one_row_are_timed_once_and_cut_back(clock: Clock, path: Path) -> None:
+    target = Target(clock, path)
+    lane = machine_on(target)
+    lane.time_plain()
+    lane.time_plain()
+    assert [len(tokens) for tokens, _ in target.calls] == [1] * FEW_PASSES
+    assert target.tokens == [1, 2, 3]
+    assert lane.plain.seconds == pytest.approx(0.021)
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "checkpoint", "none"])
+def test_nothing_is_timed_or_padded_where_a_cut_is_dear(clock: Clock, path: Path, kind: Any) -> None:
+    target = Target(clock, path)
+    target.rollback = Rollback(kind)
+    lane = machine_on(target)
+    lane.time_plain()
+    assert target.calls == []
+    assert lane.plain.seconds is None
+    assert lane.measure() is not None
+    assert lane.padded(3, 16) == 3
+
+
+def test_nothing_is_timed_where_plain_passes_were_seen(clock: Clock, path: Path) -> None:
+    target = Target(clock, path)
+    lane = machine_on(target)
+    lane.plain.observe(0.5)
+    lane.time_plain()
+    assert target.calls == []
+
+
+def test_passes_are_padded_once_the_machine_is_known(clock: Clock, path: Path) -> None:
+    lane = machine_on(Target(clock, path))
+    assert lane.padded(3, 16) == 3
+    lane.measure()
+    assert lane.padded(3, 16) == 4
+    assert lane.padded(3, 3) == 3
+
+
+def test_a_cache_that_refuses_the_cut_is_told(clock: Clock, path: Path) -> None:
+    target = Target(clock, path)
+    target.recurrent = True
+    for measure in (machine_on(target).measure, machine_on(target).time_plain):
+        with pytest.raises(RollbackError):
+            measure()
+
+
+def test_the_module_keeps_what_the_lane_keeps(key: Key) -> None:
+    know = Experience(PassCosts({1: 0.02, 4: 0.03}), 0.01)
+    know.recall(replace(KNOWN, pass_seconds={1: 0.01, 4: 0.015}))
+    assert know.draft.token_seconds == pytest.approx(0.016), "twice as slow today"
+    assert know.known(with_draft=False).draft_token_seconds is None
+    save(key, know.known(with_draft=True))
+    found = load(key)
+    assert found is not None
+    assert (found.by_match, found.by_confidence, found.acceptance) == (KNOWN.by_match, KNOWN.by_confidence, 0.6)
