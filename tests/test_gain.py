@@ -246,9 +246,23 @@ def test_auto_pads_and_learns_the_price_of_the_padded_size(clock: Clock) -> None
     assert verified(target).count(4) > 20
     assert 3 not in verified(target)
     assert lane.experience.costs.unpadded_seconds(4) == pytest.approx(1.4, rel=0.05)
-    assert lane.experience.costs.unpadded_seconds(3) == pytest.approx(before, rel=0.1), "never seen, never judged"
+    assert lane.experience.costs.unpadded_seconds(3) == pytest.approx(before, rel=0.1), "never seen, little judged"
     assert done.stats.estimated_speedup_vs_none is not None
     assert done.stats.estimated_speedup_vs_none > 1.5, "three tokens for 1.4 passes"
+
+
+@pytest.mark.parametrize("true_seconds", [1.2, 1.9], ids=["cheaper", "as dear as thought"])
+def test_a_size_that_is_held_too_dear_is_tried_again(clock: Clock, true_seconds: float) -> None:
+    stairs = {1: 1.0, 2: 1.1, 3: true_seconds, 4: 1.4, 5: 9.0, 64: 99.0}
+    lane = Lane(stairs={**stairs, 3: 1.9})
+    target = TimedCache(saying([*range(2, 12)] * 300), clock, stairs)
+    answer(draft_plan("auto", count=2900, cap=2), target, lane)
+    sizes = verified(target)
+    assert 3 in sizes
+    if true_seconds < 1.4:
+        assert sizes[-100:].count(3) > 95, "in the end it is found to be the cheaper one"
+    else:
+        assert sizes.count(3) < 0.05 * sizes.count(4), "trying costs next to nothing"
 
 
 # What auto thinks.

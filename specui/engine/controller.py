@@ -144,6 +144,9 @@ class Experience:
     def observe_step(self, outcome: Outcome) -> None:
         """Learn from one step's time."""
         self.costs.observe(outcome.rows, outcome.verify_seconds)
+        wanted = len(outcome.draft) + 1
+        if 1 < wanted < outcome.rows:
+            self.costs.doubt(wanted)
         seconds = outcome.verify_seconds + outcome.draft_seconds
         self.decode_seconds += seconds
         self._recent_tokens = 0.95 * self._recent_tokens + outcome.num_accepted + 1
