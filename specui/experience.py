@@ -29,6 +29,9 @@ VERSION = 1
 MAX_FILE_BYTES = 64 * 1024
 """A longer file is none of ours; ours take about 2 KB."""
 
+MAX_FILES = 100
+"""When a new one comes, the files that were written longest ago make room."""
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -98,11 +101,20 @@ def _replace(path: Path, text: str) -> None:
         try:
             file.write(text)
             file.close()
+            if not path.exists():
+                _make_room(path.parent)
             part.replace(path)
         except BaseException:
             with suppress(OSError):
                 part.unlink()
             raise
+
+
+def _make_room(where: Path) -> None:
+    with suppress(OSError):  # another process may do the same
+        files = sorted(where.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        for old in files[: max(0, len(files) - MAX_FILES + 1)]:
+            old.unlink()
 
 
 @cache

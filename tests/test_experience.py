@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,8 +36,13 @@ KNOWN = Known(
 )
 
 
+FOLDER = experience.folder
+"""The real one; other tests keep what they learn elsewhere."""
+
+
 @pytest.fixture(autouse=True)
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(experience, "folder", FOLDER)
     monkeypatch.setenv("SPECUI_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
@@ -188,6 +194,16 @@ def test_writers_at_once_leave_a_whole_file(key: Key) -> None:
     reader.join()
     assert seen and all(known in values for known in seen), "a reader met half a file"
     assert [path.suffix for path in key.path.parent.iterdir()] == [".json"]
+
+
+def test_the_folder_stays_small(key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experience, "MAX_FILES", 3)
+    keys = [replace(key, threads=threads) for threads in range(1, 6)]
+    for age, each in enumerate(keys):
+        save(each, KNOWN)
+        os.utime(each.path, (age, age))
+    save(keys[2], KNOWN)
+    assert [load(each) is not None for each in keys] == [False, False, True, True, True]
 
 
 # A lane's knowledge, on a cache in scripted time.
