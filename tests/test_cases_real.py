@@ -81,6 +81,22 @@ def test_an_end_at_each_place_of_a_real_block(
     assert landed >= set(range(cap + 1)), f"in drafts of {cap} the end landed at {landed} only"
 
 
+def test_one_thread_stays_exact_behind_512_cells(bundled_pair: PairFiles) -> None:
+    """With several threads, llama.cpp splits the cells of a one-row pass among them there, and rounds otherwise."""
+    assert bundled_pair.draft is not None
+    runtime = Runtime(LoadSettings(ctx_size=1024, threads=1))
+    runtime.load(pairs.from_paths(bundled_pair.draft, bundled_pair.draft))
+    asked = request("The sea is wide and the boat is small. " * 55, max_tokens=24, raw=True)
+    want = runtime.start(asked).result()
+    settings = DraftingSettings("draft-model", 7, draft_p_min=0.0, exact=True)
+    got = runtime.start(replace(asked, settings=StepSettings(drafting=settings))).result()
+    runtime.close()
+    assert want.prefill_total > 512
+    assert got.token_ids == want.token_ids
+    assert (got.stats.speculation_used, got.stats.speculation_off_reason) == ("draft-model", None)
+    assert got.stats.num_accepted_tokens > 10
+
+
 def test_the_same_prompt_twice_reads_no_prompt_and_says_so(fresh: Runtime) -> None:
     """Its first token comes at once; how fast it writes is measured apart from that."""
     ask(fresh, "Name a colour.", max_tokens=2)
