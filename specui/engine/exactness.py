@@ -41,6 +41,10 @@ def identical_rows(cache: TokenCache, n_vocab: int) -> frozenset[int]:
 
 
 def _measure(cache: TokenCache, length: int, tokens: list[int]) -> frozenset[int]:
+    # The longest pass comes first: in front of it a recurrent state is copied, and each cut below goes back to that. To
+    # one from further back, what was written since would be evaluated again in one pass, which rounds otherwise.
+    cache.decode(tokens, rows=0)
+    cache.truncate(length)
     single = []
     for token in tokens:
         cache.decode([token], rows=1)
