@@ -8,6 +8,7 @@
     ├── BusyError               the queue is full (limit)
     ├── NothingLoadedError      no model is loaded yet
     ├── PortError               the address cannot be bound (host, port)
+    ├── OutputError             stdout takes no more
     ├── StorageError            a folder or file cannot be written (path)
     │   └── DiskSpaceError      not enough room for what is to be written (needed, free)
     ├── CatalogError            models.yaml is wrong (path, line, key)
@@ -92,6 +93,13 @@ class PortError(SpecUIError):
         super().__init__(f"Cannot listen on {host}:{port}: {reason}; choose another address with --port or --host")
         self.host = host
         self.port = port
+
+
+class OutputError(SpecUIError):
+    """Standard output takes no more."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The output cannot be written ({reason}); send it somewhere else")
 
 
 class StorageError(SpecUIError):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from specui import bundled, hub, inspection
-from specui.catalog import BundledFile, Cancelled, HubFile, LocalFile, OnProgress, Pair, PairFiles, Source
+from specui.catalog import BundledFile, Cancelled, HubFile, LocalFile, OnProgress, Pair, PairFiles, Source, expanded
 from specui.errors import HubError, ModelFileError
 from specui.gguf import check_gguf
 
@@ -82,7 +82,7 @@ def in_folder(folder: Path) -> list[Path]:
 
 def from_paths(target: Path, draft: Path | None = None) -> PairFiles:
     """Return a pair of files given by their paths. Raises ModelFileError where one cannot be a GGUF."""
-    paths = [path.expanduser() for path in (target, draft) if path is not None]
+    paths = [expanded(path) for path in (target, draft) if path is not None]
     for path in paths:
         check_gguf(path)
     title = " with ".join(path.stem for path in paths)

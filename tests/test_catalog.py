@@ -116,6 +116,11 @@ def test_a_draft_that_is_off_is_no_draft_and_never_a_path(tmp_path: Path, word: 
         (PAIR + "    draft: [a]\n", 4, "draft", "a list cannot stand here"),
         (PAIR + "    draft:\n      repo: a/b\n      file: *Q4_K_M.gguf\n", 6, "file", "begins with *"),
         (PAIR + "    draft:\n      repo: a/b\n      file: *model\n", 6, "file", "begins with *"),
+        (PAIR + "    draft: {repo: a/b, file: *Q4_K_M.gguf}\n", 4, "file", 'write file: "*Q4_K_M.gguf"'),
+        (PAIR + "    draft: {repo: a/b, file: *model}\n", 4, "file", 'write file: "*model"'),
+        ("pairs:\n- {name: one, target: {repo: a/b, file: *Q4.gguf}}\n", 2, "file", 'write file: "*Q4.gguf"'),
+        (PAIR + "    draft: {repo: a/b file: c.gguf}\n", 4, "draft", "brackets"),
+        (PAIR + '    draft: {path: "a\\0b.gguf"}\n', 4, "path", "NUL"),
         (PAIR + "    draft:\n      repo: a/b\n      file: '*Q4_K_M'\n", 6, "file", "ends in .gguf"),
         (PAIR + "    draft:\n      repo: a/b\n      file: 7\n", 6, "file", 'write file: "7"'),
         (PAIR + "    draft:\n      repo: a/b\n      file: README.md\n", 6, "file", "ends in .gguf"),
@@ -187,6 +192,21 @@ def test_the_users_file_may_lie_in_specuis_own_folder(tmp_path: Path, monkeypatc
     assert "one" not in Catalog.default().pairs
     write(tmp_path, PAIR)
     assert "one" in Catalog.default().pairs
+
+
+def test_a_home_that_nobody_has_is_an_ordinary_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, PAIR.replace("{repo: a/b, file: c.gguf}", "{path: ~nobody-here/a.gguf}"))
+    assert Catalog.load(path).pair("one").target == LocalFile(tmp_path / "~nobody-here/a.gguf")
+    monkeypatch.setenv("SPECUI_MODELS", "~nobody-here/models.yaml")
+    with pytest.raises(CatalogError, match=r"^~nobody-here/models.yaml: file: cannot be read"):
+        Catalog.default()
+
+
+def test_a_name_that_is_too_long_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SPECUI_HOME", "SPECUI_MODELS"):
+        monkeypatch.setenv(variable, "/" + "a" * 300)
+        with pytest.raises(CatalogError, match=f"File name too long.*{variable}"):
+            Catalog.default()
 
 
 def test_an_unknown_pair_lists_near_names_first() -> None:

@@ -120,8 +120,10 @@ def test_ways_to_give_a_prompt(
     assert run(*base, "--prompt-file", tmp_path / "p.txt").json["prompt_token_ids"] == want
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
     assert run(*base, "--prompt-file", "-").json["prompt_token_ids"] == want
+    (tmp_path / "marked.txt").write_text(text, encoding="utf-8-sig")
+    assert run(*base, "--prompt-file", tmp_path / "marked.txt").json["prompt_token_ids"] == want
     messages = [{"role": "user", "content": text}]
-    (tmp_path / "m.json").write_text(json.dumps(messages), encoding="utf-8")
+    (tmp_path / "m.json").write_text(json.dumps(messages), encoding="utf-8-sig")
     assert run(*base, "--messages", tmp_path / "m.json").json["prompt_token_ids"] == want
     raw = run(*base, "--raw", "--prompt", text).json["prompt_token_ids"]
     assert len(raw) < len(want)
@@ -221,6 +223,9 @@ class TestMistakes:
 
     def test_an_unknown_pair(self, run: Any) -> None:
         assert_one_line(run("generate", "--pair", "bundeld", "--prompt", "Hi"), 1, "bundeld", "bundled")
+
+    def test_an_empty_name_is_not_the_default_pair(self, run: Any) -> None:
+        assert_one_line(run("generate", "--pair", "", "--prompt", "Hi"), 1, "Unknown pair ''")
 
     @pytest.mark.parametrize("text", ["", "   ", "\n"])
     def test_a_blank_prompt(self, run: Any, text: str) -> None:

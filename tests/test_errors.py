@@ -19,6 +19,7 @@ EXAMPLES = [
     errors.BusyError(8),
     errors.NothingLoadedError(),
     errors.PortError("127.0.0.1", 80, "permission denied"),
+    errors.OutputError("no space left on device"),
     errors.StorageError(Path("/x"), "read-only"),
     errors.DiskSpaceError(Path("/x"), 600_000_000, 1_000_000),
     errors.CatalogError(Path("models.yaml"), 7, "draft", "write off"),

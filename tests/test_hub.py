@@ -335,6 +335,12 @@ def test_what_is_no_gguf_is_never_returned(hub: HubState, client: Client, data: 
     assert read(client.run(TARGET_FILE).paths[0]) == TARGET
 
 
+def test_an_empty_file_is_told_as_one(hub: HubState, client: Client) -> None:
+    hub.repos["maker/pair-GGUF"].files["model-Q4_K_M.gguf"] = b""
+    for _ in range(2):
+        assert client.run(TARGET_FILE).message.endswith("is empty; download it again")
+
+
 def test_a_broken_file_in_the_cache_is_fetched_anew(client: Client) -> None:
     path = client.run(TARGET_FILE).paths[0]
     assert path is not None

@@ -15,6 +15,7 @@ from specui.catalog.pairs import (
     Pair,
     PairFiles,
     Source,
+    expanded,
     user_file,
 )
 from specui.catalog.yaml_lines import Entry, read_list
@@ -32,6 +33,7 @@ __all__ = [
     "PairFiles",
     "Source",
     "add_pair",
+    "expanded",
     "read_list",
     "user_file",
 ]

@@ -95,7 +95,15 @@ class PairFiles:
 def user_file() -> Path:
     """The user's own catalogue: the file that SPECUI_MODELS names, else models.yaml in SpecUI's own folder."""
     chosen = os.environ.get("SPECUI_MODELS")
-    return Path(chosen).expanduser() if chosen else home() / "models.yaml"
+    return expanded(Path(chosen)) if chosen else home() / "models.yaml"
+
+
+def expanded(path: Path) -> Path:
+    """Return the path with a leading ~ resolved; where nobody has that name, the path as it is."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,7 @@ class Catalog:
     def default(cls) -> Catalog:
         """The shipped catalogue, and over it the user's own file where there is one."""
         own = user_file()
-        return cls.load(SHIPPED, *([own] if own.exists() or os.environ.get("SPECUI_MODELS") else []))
+        return cls.load(SHIPPED, *([own] if os.environ.get("SPECUI_MODELS") or _may_be_there(own) else []))
 
     def pair(self, name: str) -> Pair:
         """Return the pair called `name`. Raises UnknownPairError, which lists near names first."""
@@ -126,6 +134,14 @@ class Catalog:
             return self.pairs[name]
         near = difflib.get_close_matches(name, self.pairs, n=3)
         raise UnknownPairError(name, [*near, *(known for known in self.pairs if known not in near)])
+
+
+def _may_be_there(path: Path) -> bool:
+    """Whether the file is there, or cannot be looked for; reading it then says why."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def _read(path: Path) -> Iterator[Pair]:
@@ -205,7 +221,9 @@ def _source(entry: Entry, key: str) -> Source | None:
     if inner.has("path"):
         if inner.has("repo") or inner.has("file"):
             raise inner.wrong("path", "a source is either path: or repo: and file:; keep one of the two")
-        path = Path(inner.name("path")).expanduser()
+        if "\0" in inner.name("path"):
+            raise inner.wrong("path", "a NUL character stands here, which no path has; write the path without it")
+        path = expanded(Path(inner.name("path")))
         return LocalFile(path if path.is_absolute() else entry.path.parent / path)
     return HubFile(_repo(inner), _file(inner), inner.name("revision") if inner.has("revision") else None)
 

@@ -19,7 +19,9 @@ from specui.errors import CatalogError
 
 _KINDS = {"bool": "a yes/no word", "int": "a number", "float": "a number", "timestamp": "a date"}
 _OFF_WORDS = {"off", "no", "false", "none", "null", "~", ""}
-_KEY_OF_LINE = re.compile(r"^[\s-]*([A-Za-z_][\w-]*)\s*:")
+_KEY_OF_LINE = re.compile(r"^[\s-]*(?P<key>[A-Za-z_][\w-]*)\s*:(?P<value>.*)")
+_IN_BRACKETS = re.compile(r"(?P<key>[A-Za-z_][\w-]*)\s*:\s+(?P<value>[*&!%@`|>][^,}\]]*)")
+"""A value inside {…} that wants quotes; the key of the line is not the one at fault there."""
 
 
 def list_column(path: Path, key: str) -> int | None:
@@ -190,7 +192,9 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         reason = error.strerror or str(error)
-        raise CatalogError(path, None, "file", f"cannot be read ({reason}); check the path in SPECUI_MODELS") from None
+        raise CatalogError(
+            path, None, "file", f"cannot be read ({reason}); check SPECUI_MODELS and SPECUI_HOME"
+        ) from None
     except UnicodeDecodeError as error:
         raise CatalogError(path, None, "file", f"is not UTF-8 text ({error.reason}); save it as UTF-8") from None
 
@@ -209,19 +213,20 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> Catalog
     marks = [mark.line for mark in (error.problem_mark, error.context_mark) if mark is not None]
     number = next((line for line in marks if line < len(lines)), len(lines) - 1)
     written = lines[number]
-    match = _KEY_OF_LINE.match(written)
-    return CatalogError(path, number + 1, match[1] if match else "syntax", _syntax_fix(written, match, error))
+    match = (_IN_BRACKETS.search(written) if "{" in written else None) or _KEY_OF_LINE.match(written)
+    return CatalogError(path, number + 1, match["key"] if match else "syntax", _syntax_fix(written, match, error))
 
 
 def _syntax_fix(written: str, match: re.Match[str] | None, error: yaml.MarkedYAMLError) -> str:
     indent = written[: len(written) - len(written.lstrip())]
-    value = written[match.end() :].strip() if match else written.strip()
-    if "\t" in indent or (match and written[match.end() :].startswith("\t")) or "'\\t'" in str(error.problem):
+    value = match["value"] if match else ""
+    if "\t" in indent or value.startswith("\t") or "'\\t'" in str(error.problem):
         return "a tab stands here, which YAML forbids; use spaces"
-    if value[:1] in set("*&!%@`|>{[") and match:
-        return f'a value that begins with {value[0]} means something else in YAML; write {match[1]}: "{value}"'
+    value = value.strip()
+    if match and value[:1] in tuple("*&!%@`|>["):
+        return f'a value that begins with {value[0]} means something else in YAML; write {match["key"]}: "{value}"'
     problem = ": ".join(part for part in (error.context, error.problem) if part)
-    return f"{problem}; check indentation and colons, and put a text with special characters in quotes"
+    return f"{problem}; check indentation, brackets and colons, and put a text with special characters in quotes"
 
 
 def _line(node: Node) -> int:

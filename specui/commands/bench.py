@@ -6,7 +6,6 @@ Knows the benchmark's rooms and the shared options; how runs are made and judged
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from specui.commands.options import (
     say,
     step_settings,
 )
+from specui.commands.output import show, show_json
 from specui.config import DEFAULT_BENCH_MODES, DEFAULT_BENCH_REPEATS, DEFAULT_SUITE, LoadSettings
 from specui.errors import SettingError, SpecUIError
 from specui.generation import Generation
@@ -72,7 +72,10 @@ def run_bench(arguments: argparse.Namespace) -> int:
     finally:
         runtime.close()
     summary = export.write_all(log.folder, log.header, log.runs)
-    print(json.dumps(summary, ensure_ascii=False) if arguments.json else export.markdown(log.header, log.runs))
+    if arguments.json:
+        show_json(summary)
+    else:
+        show(export.markdown(log.header, log.runs))
     return code
 
 

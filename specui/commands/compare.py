@@ -6,7 +6,6 @@ Knows the race and the shared options; how lanes take turns and ratios are judge
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from specui.commands.options import (
     read_request,
     say,
 )
+from specui.commands.output import show, show_json
 from specui.compare.handle import Race
 from specui.compare.race import start_race
 from specui.compare.records import (
@@ -80,9 +80,9 @@ def run_compare(arguments: argparse.Namespace) -> int:
         text = export_csv(progress.result) if csv else export_json(request, progress.result)
         _write(arguments.export, text)
     if arguments.json:
-        print(json.dumps(result_json(progress.result), ensure_ascii=False))
+        show_json(result_json(progress.result))
     else:
-        print(table(progress.result), *sentences(progress.result), sep="\n")
+        show("\n".join([table(progress.result), *sentences(progress.result)]))
     return 0
 
 

@@ -6,7 +6,6 @@ Knows the runtime and the shared options; nothing about models or drafts.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from specui.answer import check_request
@@ -19,6 +18,7 @@ from specui.commands.options import (
     read_request,
     say,
 )
+from specui.commands.output import show, show_json
 from specui.generation import Generation, Progress
 from specui.runtime import Runtime
 
@@ -52,10 +52,12 @@ def run_generate(arguments: argparse.Namespace) -> int:
             generation.cancel()
             raise
         if arguments.json:
-            print(json.dumps(generation_json(progress), ensure_ascii=False))
+            show_json(generation_json(progress))
         else:
-            print()
+            show()
             say(summary(progress))
+        if code == INTERRUPTED:
+            say("stopped")
     finally:
         runtime.close()
     return code
@@ -66,7 +68,7 @@ def _stream(generation: Generation) -> Progress:
     while True:
         progress = generation.wait(seen)
         seen = progress.version
-        print(progress.text[shown:], end="", flush=True)
+        show(progress.text[shown:], end="")
         shown = len(progress.text)
         if progress.over:
             return generation.result()

@@ -6,13 +6,13 @@ Knows the catalogue and what prints a look at it; headers and downloads are the 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from specui import hub, inspection, pairs
 from specui.catalog import Catalog, Pair, PairFiles
 from specui.commands.options import DownloadProgress, Parser, say
+from specui.commands.output import show, show_json
 from specui.config import DEFAULT_CTX_SIZE, LoadSettings
 from specui.errors import ModelFileError
 from specui.inspection import FileFacts, PairFacts, describe
@@ -43,22 +43,18 @@ def _action(actions: Any, name: str, run: Any, text: str, with_pair: bool = Fals
     return parser
 
 
-def _print(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False))
-
-
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the catalogue; asks no network."""
     catalog = Catalog.default()
     found = [(pair, pairs.on_disk(pair)) for pair in catalog]
     if arguments.json:
         rows = [_listed(pair, files) for pair, files in found]
-        _print({"pairs": rows, "cache": str(hub.cache_folder()), "disk_free_bytes": hub.free_bytes()})
+        show_json({"pairs": rows, "cache": str(hub.cache_folder()), "disk_free_bytes": hub.free_bytes()})
         return 0
     width = max(len(pair.name) for pair, _ in found)
     for pair, files in found:
         state = size(_bytes(files)) if files is not None else "–"
-        print(f"{pair.name:{width}}  {state:>8}  {pair.title}")
+        show(f"{pair.name:{width}}  {state:>8}  {pair.title}")
     say(f"Sizes are of pairs on disk. {size(hub.free_bytes())} are free at {hub.cache_folder()}")
     return 0
 
@@ -90,9 +86,9 @@ def run_check(arguments: argparse.Namespace) -> int:
     pair = Catalog.default().pair(arguments.pair)
     facts = inspection.inspect(pair, LoadSettings(ctx_size=arguments.ctx_size))
     if arguments.json:
-        _print(facts.to_json())
+        show_json(facts.to_json())
     else:
-        print("\n".join(_report(facts)))
+        show("\n".join(_report(facts)))
     return 1 if facts.comparison is not None and not facts.comparison.compatible else 0
 
 
@@ -137,8 +133,8 @@ def run_path(arguments: argparse.Namespace) -> int:
 def _print_paths(files: PairFiles, as_json: bool) -> None:
     if as_json:
         draft = str(files.draft) if files.draft is not None else None
-        _print({"name": files.name, "target": str(files.target), "draft": draft})
+        show_json({"name": files.name, "target": str(files.target), "draft": draft})
         return
     for path in (files.target, files.draft):
         if path is not None:
-            print(path)
+            show(str(path))

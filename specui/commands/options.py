@@ -140,12 +140,18 @@ def load_settings(arguments: argparse.Namespace) -> LoadSettings:
 def step_settings(arguments: argparse.Namespace) -> StepSettings:
     """Return the settings of parsed arguments, over the pair's own in models.yaml. Raises SettingError."""
     chosen = vars(arguments)
-    pair = None if chosen.get("target") else Catalog.default().pair(chosen.get("pair") or DEFAULT_PAIR)
+    pair = None if chosen.get("target") else Catalog.default().pair(_pair_name(arguments))
     sampling = {**(pair.sampling if pair else {}), **_given(arguments, SamplingSettings)}
     drafting = {**(pair.drafting if pair else {}), **_given(arguments, DraftingSettings)}
     if "logit_bias" in sampling:
         sampling["logit_bias"] = tuple(sampling["logit_bias"])
     return StepSettings(SamplingSettings(**sampling), DraftingSettings(**drafting))
+
+
+def _pair_name(arguments: argparse.Namespace) -> str:
+    """Return the pair that was asked for; an empty name is a mistake, not the default."""
+    given: str | None = vars(arguments).get("pair")
+    return DEFAULT_PAIR if given is None else given
 
 
 def read_grammar(arguments: argparse.Namespace) -> str | None:
@@ -181,7 +187,7 @@ def find_files(arguments: argparse.Namespace) -> PairFiles:
     given = given_files(arguments)
     if given is not None:
         return given
-    pair = Catalog.default().pair(arguments.pair or DEFAULT_PAIR)
+    pair = Catalog.default().pair(_pair_name(arguments))
     return pairs.on_disk(pair) or pairs.resolve(pair, DownloadProgress().tell)
 
 
@@ -226,11 +232,17 @@ def _read_messages(arguments: argparse.Namespace) -> tuple[Message, ...]:
 
 def _read(path: Path, option: str) -> str:
     try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        return _read_stdin(option) if str(path) == "-" else path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SettingError(option, str(path), f"a file that can be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise SettingError(option, str(path), "text in UTF-8") from None
+
+
+def _read_stdin(option: str) -> str:
+    if sys.stdin is None:  # closed by the shell
+        raise SettingError(option, "-", "something on stdin, or the name of a file")
+    return sys.stdin.read()
 
 
 def parse_messages(text: str) -> tuple[Message, ...]:

@@ -207,6 +207,7 @@ def _fill(part: Part, board: _Board) -> None:
 def _transfer(part: Part, path: Path, board: _Board) -> None:
     """Fetch until the file is whole; a connection that breaks is taken up again while new bytes come."""
     attempts = _ATTEMPTS
+    path.touch()  # an empty file needs no request, and is refused as one
     while (have := _size(path)) != part.size:
         try:
             _transfer_once(part, path, board)
