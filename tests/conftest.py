@@ -10,7 +10,7 @@ import pytest
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from specui import pairs
+from specui import experience, pairs
 from specui.catalog import SHIPPED, Catalog, PairFiles
 from specui.config import DEFAULT_PAIR, LoadSettings
 from specui.runtime import Runtime
@@ -29,3 +29,9 @@ def runtime(bundled_pair: PairFiles) -> Iterator[Runtime]:
     runtime.load(bundled_pair)
     yield runtime
     runtime.close()
+
+
+@pytest.fixture(autouse=True)
+def kept_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What auto learns in tests stays out of the user's folder."""
+    monkeypatch.setattr(experience, "folder", lambda: tmp_path_factory.getbasetemp() / "experience")

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from specui.engine.stats import RatePoint
 from specui.generation import Progress
-from specui.ui import markdown
+from specui.ui import figures, markdown
 from specui.ui.conversation import Answer, Conversation, Turn
 from specui.ui.markdown import LiveMarkdown
 from specui.ui.shared import MODE_NAMES, count, number, percent
@@ -159,7 +159,7 @@ def line(answer: Answer) -> str:
     reason = stats.speculation_off_reason if stats.speculation != stats.speculation_used else None
     off = f'<span class="sp-off">draft off: {escape(reason)}</span>' if reason else ""
     mode = f'<span class="sp-key sp-mode-{stats.speculation_used}">{used}</span>'
-    return f'<p class="sp-line">{mode}<span>{" · ".join(parts)}</span>{off}</p>'
+    return f'<p class="sp-line">{mode}<span>{" · ".join(parts)}</span>{figures.gain(stats)}{off}</p>'
 
 
 def _acceptance(answer: Answer) -> str:
