@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until interrupted. Exit code 2 for an option that cannot work, 1 for any other error, in one line."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # what failed is said in one line of ours
     arguments = _parser().parse_args(argv)
     try:
         _run(arguments)

@@ -1,6 +1,12 @@
 """`python -m specui`."""
 
-from specui.cli import main
+INTERRUPTED = 130
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        from specui.cli import main
+
+        code = main()
+    except KeyboardInterrupt:  # while modules are still being read
+        code = INTERRUPTED
+    raise SystemExit(code)

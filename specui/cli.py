@@ -22,6 +22,7 @@ COMMANDS = (generate, compare, bench, models)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # what failed is said in one line of ours
     parser = _parser()
     arguments = parser.parse_args(argv)
     try:
@@ -36,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("stopped")
         return INTERRUPTED
     except BrokenPipeError:
+        return 1
+    except OSError as error:
+        say(f"error: {error.filename or 'input or output'}: {error.strerror or error}; check this path and its disk")
         return 1
     return code
 

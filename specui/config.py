@@ -225,9 +225,12 @@ class LoadSettings:
 
 
 def home() -> Path:
-    """The folder for what SpecUI makes itself: SPECUI_HOME, else the user's cache directory."""
+    """The folder for what SpecUI makes itself: SPECUI_HOME, else the user's cache directory. Raises SettingError."""
     chosen = os.environ.get("SPECUI_HOME")
     if chosen:
-        return Path(chosen).expanduser()
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError:
+            raise SettingError("SPECUI_HOME", chosen, "a folder; nobody here has that name") from None
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "specui"

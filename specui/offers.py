@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specui import hub, pairs
-from specui.catalog import BundledFile, HubFile, LocalFile, Pair, Source
+from specui.catalog import BundledFile, HubFile, LocalFile, Pair, Source, expanded
 from specui.errors import SpecUIError
 from specui.headers import Seen, look
 from specui.inspection import describe
@@ -61,7 +61,7 @@ def in_repo(repo: str) -> list[Model]:
 
 def at_path(path: Path) -> list[Model]:
     """Return the model at a path, or those in the folder. Raises ModelFileError."""
-    path = path.expanduser()
+    path = expanded(path)
     found = pairs.in_folder(path) if path.is_dir() else [pairs.from_paths(path).target]
     return [Model(LocalFile(each), each.name, hub.quantisation(each.name), each.stat().st_size) for each in found]
 

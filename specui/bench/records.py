@@ -91,6 +91,9 @@ class RunLog:
         if not self.path.exists():
             return
         whole = _drop_half_line(self.path)
+        if len(whole.splitlines()) < 2:  # a header alone: nothing was run under it yet
+            self.path.unlink()
+            return
         for number, line in enumerate(whole.splitlines(), start=1):
             self._read_line(number, line)
 

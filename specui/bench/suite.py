@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from specui.catalog import Entry, read_list
+from specui.catalog import Entry, expanded, read_list
 from specui.errors import CatalogError, SettingError
 from specui.generation import Message, Role
 
@@ -106,7 +106,7 @@ def load_suite(name: str) -> Suite:
     """Return a builtin suite by name, or the suite in a file. Raises SettingError, CatalogError."""
     if name in builtin_names():
         return _builtin(name)
-    path = Path(name).expanduser()
+    path = expanded(Path(name))
     if not path.is_file():
         expected = f"a builtin suite ({', '.join(builtin_names())}) or the path of a YAML file"
         raise SettingError("--suite", name, expected)

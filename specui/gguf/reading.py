@@ -71,6 +71,8 @@ def check_gguf(path: Path) -> None:
 
 def _read(path: Path, offset: int, size: int) -> bytes:
     try:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise ModelFileError(path, "is no regular file; name a .gguf file")
         with path.open("rb") as file:
             file.seek(offset)
             return file.read(size)
@@ -78,6 +80,8 @@ def _read(path: Path, offset: int, size: int) -> bytes:
         raise ModelFileError(path, "no such file; check the path") from None
     except IsADirectoryError:
         raise ModelFileError(path, "is a folder; name the .gguf file in it") from None
+    except ValueError as error:
+        raise ModelFileError(path, f"is no path of a file ({error})") from None
     except OSError as error:
         raise ModelFileError(path, f"cannot be read ({error.strerror}); check its permissions") from None
 

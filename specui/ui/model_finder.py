@@ -14,7 +14,7 @@ from pathlib import Path
 import gradio as gr
 
 from specui import hub, offers
-from specui.catalog import BundledFile, Catalog, HubFile, LocalFile, Pair, Source, add_pair, user_file
+from specui.catalog import BundledFile, Catalog, HubFile, LocalFile, Pair, Source, add_pair, expanded, user_file
 from specui.errors import SpecUIError
 from specui.inspection import describe
 from specui.offers import Model, Offer
@@ -129,7 +129,7 @@ def source_of(text: str) -> Source | None:
 def _typed(words: str) -> Source | None:
     """Return the draft that somebody typed: a path, or owner/name/file.gguf."""
     if offers.is_path(words):
-        return LocalFile(Path(words).expanduser())
+        return LocalFile(expanded(Path(words)))
     owner, _, rest = words.partition("/")
     name, _, file = rest.partition("/")
     return HubFile(f"{owner}/{name}", file) if owner and name and file.endswith(".gguf") else None

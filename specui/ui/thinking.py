@@ -69,7 +69,8 @@ def strip(choices: Sequence[Choice]) -> str:
         f'<figure class="sp-strip"><figcaption><span>draft length, {count(width)} steps</span></figcaption>'
         f'<div class="sp-plot"><svg viewBox="0 0 {max(1, width)} {STRIP_HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="Steps by drafter: {spoken}">{bars}</svg>'
-        f'<span class="sp-axis sp-axis-top">{longest:.0f}</span></div><span class="sp-strip-keys">{keys}</span></figure>'
+        f'<span class="sp-axis sp-axis-top">{longest:.0f}</span></div>'
+        f'<span class="sp-strip-keys">{keys}</span></figure>'
     )
 
 
