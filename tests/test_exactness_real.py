@@ -23,7 +23,7 @@ LONG = LIST + " Here is a list of the months to warm up: " + "January, February,
 def small(bundled_pair: PairFiles) -> Iterator[Runtime]:
     """A runtime whose target and draft are the bundled Q4_1 weights, whose short passes are exact at any size."""
     assert bundled_pair.draft is not None
-    runtime = Runtime(LoadSettings(ctx_size=2048))
+    runtime = Runtime(LoadSettings(ctx_size=2048, threads=2))
     runtime.load(pairs.from_paths(bundled_pair.draft, bundled_pair.draft))
     yield runtime
     runtime.close()

@@ -131,12 +131,9 @@ def test_a_stop_string_that_spans_tokens_is_never_shown(
     assert_counts(seen[-1])
 
 
-TIMED = "auto chooses drafts by measured time, and a draft changes which random numbers are used where"
 
 
-@pytest.mark.parametrize(
-    "mode", [*MODES[:-1], pytest.param("auto", marks=pytest.mark.xfail(reason=TIMED, strict=False))]
-)
+@pytest.mark.parametrize("mode", MODES)
 def test_a_seed_gives_the_same_text_with_another_chat_in_between(runtime: Runtime, mode: SpeculationMode) -> None:
     sampling = SamplingSettings(temperature=0.8, seed=11)
     first = ask(runtime, SEA, mode, 24, sampling=sampling)
