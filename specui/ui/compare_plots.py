@@ -151,7 +151,7 @@ def timeline(lanes: Sequence[LaneResult]) -> str:
     end = max((x for path in paths for x, _ in path), default=0.0) or 1.0
     top = max((y for path in paths for _, y in path), default=0.0) or 1.0
     lines = "".join(_line(lane, path, end, top, lanes) for lane, path in zip(lanes, paths, strict=True))
-    keys = "".join(key(lane) for lane in lanes)
+    keys = "".join(_time_key(lane, lanes) for lane in lanes)
     body = (
         f'<div class="sp-race-time"><svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="Tokens against compute time">{lines}</svg>'
@@ -179,9 +179,19 @@ def _path(run: Progress) -> Iterator[tuple[float, float]]:
 def _line(
     lane: LaneResult, path: Sequence[tuple[float, float]], end: float, top: float, lanes: Sequence[LaneResult]
 ) -> str:
-    alike = [each for each in lanes if mode_class(each) == mode_class(lane)]
-    dash = DASHES[next(place for place, each in enumerate(alike) if each is lane) % len(DASHES)]
     points = " ".join(f"{WIDTH * x / end:.1f},{HEIGHT * (1 - y / top):.1f}" for x, y in path)
     title = f"<title>{escape(lane_name(lane.spec.label))}</title>"
-    named = f'class="sp-race-line {mode_class(lane)}" stroke-dasharray="{dash}"'
+    named = f'class="sp-race-line {mode_class(lane)}" stroke-dasharray="{_dash(lane, lanes)}"'
     return f'<polyline {named} points="{points}">{title}</polyline>'
+
+
+def _dash(lane: LaneResult, lanes: Sequence[LaneResult]) -> str:
+    alike = [each for each in lanes if mode_class(each) == mode_class(lane)]
+    return DASHES[next(place for place, each in enumerate(alike) if each is lane) % len(DASHES)]
+
+
+def _time_key(lane: LaneResult, lanes: Sequence[LaneResult]) -> str:
+    """Return a lane's name with its line."""
+    stroke = f'class="sp-race-stroke" stroke-dasharray="{_dash(lane, lanes)}"'
+    line = f'<svg width="24" height="8" aria-hidden="true"><line x2="24" y1="4" y2="4" {stroke}></line></svg>'
+    return f'<span class="sp-time-key {mode_class(lane)}">{line}{escape(lane_name(lane.spec.label))}</span>'

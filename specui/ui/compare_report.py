@@ -20,6 +20,9 @@ h1 { font-size: 22px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 28px 0 8p
 .sp-race-asked { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--sp-soft); border-radius: 10px;
   padding: 10px 14px; max-height: 320px; overflow-y: auto; }
 .sp-race-save { display: none; }
+.sp-key { display: inline-flex; align-items: center; gap: 5px; }
+.sp-key::before { content: ""; width: 8px; height: 8px; border-radius: 2px; background: var(--mode); }
+.sp-tokens { font-family: ui-monospace, monospace; }
 """
 
 
@@ -53,4 +56,4 @@ def _styles() -> str:
     tokens = next(section for section in sections if section.startswith("tokens by origin"))
     board = (HERE / "compare.css").read_text(encoding="utf-8").partition("/* --- board */")[2]
     colours = head.replace(".gradio-container", ":root")
-    return f"{colours}\n/* {tokens}\n.sp-key {{ display: inline-flex; align-items: center; gap: 5px; }}\n{board}"
+    return f"{colours}\n/* {tokens}\n{board}"
