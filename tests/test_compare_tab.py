@@ -123,12 +123,14 @@ Open = Callable[..., Window]
 
 
 @pytest.fixture
-def open_window(
-    browser: Browser, runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Open]:
-    """Open windows on the Compare tab; at the end none may have asked anyone else, or met an error in a script."""
+def house(runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setenv("SPECUI_HOME", str(tmp_path))
-    house = House(runtime, PairLoader(runtime), catalog(), FakeFinder(), "none", start_race=start_fake_race)
+    return House(runtime, PairLoader(runtime), catalog(), FakeFinder(), "none", start_race=start_fake_race)
+
+
+@pytest.fixture
+def open_window(browser: Browser, house: House) -> Iterator[Open]:
+    """Open windows on the Compare tab; at the end none may have asked anyone else, or met an error in a script."""
     yield from windows_on(house, browser)
 
 
@@ -255,20 +257,21 @@ class TestInTheBrowser:
         assert 2 <= changes <= 8, "about three times a second"
         page.locator("#sp-race-form .sp-race-stop").click()
 
-    def test_stop_and_a_closed_page_free_the_line(self, open_window: Open, runtime: FakeRuntime) -> None:
+    def test_stop_and_a_closed_page_free_the_line(self, open_window: Open, runtime: FakeRuntime, house: House) -> None:
         runtime.speed = SLOW
         for end in ("stop", "close"):
             page = open_window().page
             start(page, "long one", max_tokens=4000)
             expect(page.locator("#sp-lane-text-1 i").first).to_be_visible()
             assert runtime.queue_length() == 1
-            begun = time.monotonic()
+            begun, sessions = time.monotonic(), len(house.sessions)
             if end == "stop":
                 page.locator("#sp-race-form .sp-race-stop").click()
             else:
                 page.close()
             assert until(lambda: runtime.queue_length() == 0, 10)
             assert time.monotonic() - begun < END_SECONDS
+            assert until(lambda: len(house.sessions) == sessions - (end == "close")), "a closed page is forgotten"  # noqa: B023
             if end == "stop":
                 expect(page.locator("#sp-race-status")).to_contain_text("stopped")
                 expect(page.locator(".sp-race-start")).to_be_visible()
