@@ -152,9 +152,3 @@ window.specuiRace = (() => {
   }
   return { bind, bindBoard, bindHistory, follow, download };
 })();
-
-// Models is no longer the second tab.
-window.specui.openModels = (button) => {
-  if (!button.closest("button")) return;
-  [...document.querySelectorAll("#sp-tabs [role=tab]")].find((tab) => tab.textContent.trim() === "Models")?.click();
-};
