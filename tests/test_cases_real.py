@@ -267,6 +267,7 @@ class TestStops:
         started = time.monotonic()
         generation.cancel()
         after = runtime.start(request("Hi", max_tokens=1, raw=True)).result()
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 5, "a second on a free machine; the whole prompt takes far longer"
+        assert generation.progress.prefill_done < 3500
         assert generation.progress.finish_reason == "cancelled"
         assert len(after.token_ids) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -145,13 +146,18 @@ def test_unknown_pairs_and_actions(hub: HubState, capsys: pytest.CaptureFixture[
     assert caught.value.code == 2
 
 
+def heed_interrupts() -> None:
+    """What a shell starts in the background ignores the signal, and its children with it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_a_download_interrupted_from_the_keyboard_goes_on_the_next_time(hub: HubState, tmp_path: Path) -> None:
     hub.stall_after = 3_000_000
     variables = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     variables |= {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.endpoint, "HF_HUB_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-m", "specui", "models", "download", "alone"]
     streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, env=variables, cwd=SOURCE_ROOT, **streams)
+    process = subprocess.Popen(command, env=variables, cwd=SOURCE_ROOT, preexec_fn=heed_interrupts, **streams)
     assert hub.stalled.wait(20)
     hub.seconds_per_megabyte = 0.5  # or a busy machine has fetched the rest before it sees the signal
     process.send_signal(2)

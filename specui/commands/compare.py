@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specui.answer import check_request
+from specui.bench import conditions
 from specui.commands.generate import INTERRUPTED
 from specui.commands.options import (
     add_model_options,
@@ -77,13 +78,17 @@ def run_compare(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     if arguments.export is not None:
         csv = arguments.export.suffix == ".csv"
-        text = export_csv(progress.result) if csv else export_json(request, progress.result)
+        text = export_csv(progress.result) if csv else export_json(request, progress.result, _conditions())
         _write(arguments.export, text)
     if arguments.json:
         show_json(result_json(progress.result))
     else:
         show("\n".join([table(progress.result), *sentences(progress.result)]))
     return 0
+
+
+def _conditions() -> dict[str, Any]:
+    return {"finished": conditions.now(), "machine": conditions.machine(), "versions": conditions.versions()}
 
 
 def _read_race(arguments: argparse.Namespace) -> RaceRequest:
