@@ -157,7 +157,8 @@ def test_a_download_interrupted_from_the_keyboard_goes_on_the_next_time(hub: Hub
     variables |= {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.endpoint, "HF_HUB_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-m", "specui", "models", "download", "alone"]
     streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, env=variables, cwd=SOURCE_ROOT, preexec_fn=heed_interrupts, **streams)
+    streams |= {"preexec_fn": heed_interrupts}
+    process = subprocess.Popen(command, env=variables, cwd=SOURCE_ROOT, **streams)
     assert hub.stalled.wait(20)
     hub.seconds_per_megabyte = 0.5  # or a busy machine has fetched the rest before it sees the signal
     process.send_signal(2)
