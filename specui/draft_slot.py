@@ -18,7 +18,7 @@ NO_DRAFT = "this pair has no draft model"
 
 
 def _vocabulary(model: Model) -> Vocabulary:
-    return Vocabulary(model.vocab_type, model.token_texts())
+    return Vocabulary(model.vocab_type, model.token_texts(), model.special_ids)
 
 
 class DraftSlot:

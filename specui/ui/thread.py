@@ -155,6 +155,9 @@ def line(answer: Answer) -> str:
         f"first token {'–' if first is None else f'{first:.2f} s'}",
         f"seed {answer.seed}",
     ]
+    if stats.translation is not None:
+        written, proposed = stats.translation.draft_tokens_written, stats.translation.target_tokens_proposed
+        parts.append(f"{count(written)} draft tokens translated into {count(proposed)}")
     used = " → ".join(_modes(answer.rates)) or MODE_NAMES[stats.speculation_used]
     reason = stats.speculation_off_reason if stats.speculation != stats.speculation_used else None
     off = f'<span class="sp-off">draft off: {escape(reason)}</span>' if reason else ""

@@ -55,6 +55,15 @@ class Model:
         """llama.cpp's number for the tokenizer kind."""
         return int(llama_cpp.llama_vocab_type(self._vocab))
 
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """Ids of special tokens by name, as far as the model has them; bos where it is put in front of a text."""
+        vocab = self._vocab
+        ids = {"eos": llama_cpp.llama_vocab_eos(vocab), "eot": llama_cpp.llama_vocab_eot(vocab)}
+        if llama_cpp.llama_vocab_get_add_bos(vocab):
+            ids["bos"] = llama_cpp.llama_vocab_bos(vocab)
+        return {name: int(token) for name, token in ids.items() if token >= 0}
+
     def token_text(self, token_id: int) -> str:
         """Return the vocabulary's own spelling of a token ('' for ids outside, such as -1 for an absent BOS)."""
         if not 0 <= token_id < self.n_vocab:
