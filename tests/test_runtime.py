@@ -131,8 +131,6 @@ def test_a_stop_string_that_spans_tokens_is_never_shown(
     assert_counts(seen[-1])
 
 
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_seed_gives_the_same_text_with_another_chat_in_between(runtime: Runtime, mode: SpeculationMode) -> None:
     sampling = SamplingSettings(temperature=0.8, seed=11)
