@@ -1,4 +1,4 @@
-"""Writes one answer into a page: starts it, follows it about three times a second, and hands out what has changed.
+"""Writes one answer into a page: starts it, follows it two or three times a second, and hands out what has changed.
 
 Knows no gradio. A `Frame` names only the parts of the page that change; what the engine does is never waited for here
 longer than a second, and a page that reads slowly costs the engine nothing.
@@ -19,8 +19,8 @@ from specui.ui.markdown import LiveMarkdown
 from specui.ui.sessions import Session
 from specui.ui.shared import ModelRuntime
 
-TEXT_SECONDS = 0.3
-FIGURES_SECONDS = 0.9
+TEXT_SECONDS = 0.4
+FIGURES_SECONDS = 1.2
 KEEP_SECONDS = 1.0
 LOAD_SHARE = 0.05
 """The part of one core that rendering may take; long texts are shown less often."""
