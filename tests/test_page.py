@@ -111,7 +111,7 @@ def test_the_switch_acts_inside_the_running_answer(window: Window, runtime: Fake
     expect(window.page.locator(".sp-area[data-mode=prompt-lookup]")).to_be_visible()
     window.page.wait_for_function(f"Number(document.querySelector('[data-figure=speed]').textContent) > {1.5 * slow}")
     assert window.running.is_visible(), "the answer that was running must be the one that changed"
-    runtime.speed = 0.7
+    runtime.speed = 0.3
     window.switch("draft-model")
     expect(window.page.locator(".sp-area[data-mode=draft-model]")).to_be_visible()
     assert window.chart_modes() == ["none", "prompt-lookup", "draft-model"]
