@@ -107,8 +107,7 @@ class Answer:
     @property
     def compute_seconds(self) -> float:
         """What the answer has cost so far: prefill and decode."""
-        stats = self._decoder.stats.snapshot()
-        return stats.prefill_seconds + stats.decode_seconds
+        return self._decoder.stats.compute_seconds
 
     def step(self) -> bool:
         """Make one engine step. Returns False when the answer is over; `finish` comes next."""

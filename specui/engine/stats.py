@@ -189,6 +189,11 @@ class StatsRecorder:
         self._evaluated += tokens
         self._prefill_seconds += seconds
 
+    @property
+    def compute_seconds(self) -> float:
+        """What the answer has cost so far: prefill and decode."""
+        return self._prefill_seconds + self._decode_seconds
+
     def first_token(self, sample_seconds: float) -> None:
         """Count the token that the prefill's last row gives."""
         self._first_token_seconds = self._prefill_seconds + sample_seconds
