@@ -20,7 +20,7 @@ from specui.config import (
 )
 from specui.draft_slot import DraftSlot
 from specui.engine.controller import Auto, Experience
-from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup, evaluate
+from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup, refill
 from specui.engine.exactness import SINGLE, ExactSizes
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
 from specui.engine.stats import PlainPasses, TranslationCounts
@@ -67,15 +67,11 @@ class Lane:
 
     def reset(self, tokens: Sequence[int] = ()) -> None:
         """Make both caches hold `tokens` and nothing else; what was learned of the machine stays."""
-        for context in (self.target, self.draft.context):
-            if context is not None:
-                context.clear()
+        refill(self.target, tokens)
         self._translated = None
-        # A translated draft reads the text anew when it is first asked: these ids are not its own.
-        for context in (self.target, None if self.draft.translated else self.draft.context):
-            if context is not None:
-                for _ in evaluate(context, tokens, rows=0):
-                    pass
+        if self.draft.context is not None:
+            # A translated draft reads the text anew when it is first asked: these ids are not its own.
+            refill(self.draft.context, () if self.draft.translated else tokens)
 
     def begin_answer(self, drafting: DraftingSettings, cancelled: Callable[[], bool]) -> None:
         """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be used."""
@@ -156,7 +152,7 @@ class Lane:
         try:
             return self._machine.measure()
         except RollbackError as error:
-            self._restore(length)
+            refill(self.target, self.target.tokens[:length])
             self.fail(str(error), every_mode=True)
             return None
 
@@ -165,7 +161,7 @@ class Lane:
         try:
             self._machine.time_plain()
         except RollbackError:  # the mode may work all the same; only the estimate is missing
-            self._restore(length)
+            refill(self.target, self.target.tokens[:length])
 
     @property
     def plain(self) -> PlainPasses:
@@ -179,13 +175,6 @@ class Lane:
     def thinking(self) -> Thinking | None:
         """Return what mode `auto` goes by in this answer, for faces to show; None where it is not in use."""
         return self._machine.thinking()
-
-    def _restore(self, length: int) -> None:
-        """Fill the target's cache anew with its first `length` tokens."""
-        keep = self.target.tokens[:length]
-        self.target.clear()
-        for _ in evaluate(self.target, keep, rows=0):
-            pass
 
     def _lookup_for(self, max_ngram_size: int) -> PromptLookup:
         if self._lookup is None or self._lookup.max_ngram_size != max_ngram_size:

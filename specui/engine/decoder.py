@@ -20,6 +20,7 @@ from specui.engine.drafting import (
     Proposal,
     TokenCache,
     evaluate,
+    refill,
     rewind,
 )
 from specui.engine.sampling import Constraint, Logits
@@ -259,10 +260,7 @@ class Decoder:
         try:
             self._target.truncate(length)
         except RollbackError as error:
-            keep = self._target.tokens[:length]
-            self._target.clear()
-            for _ in evaluate(self._target, keep, rows=0):
-                pass
+            refill(self._target, self._target.tokens[:length])
             self._drafters.fail(str(error), every_mode=True)
 
     def _emit(self, draft: Draft, verdict: Verdict) -> int:

@@ -310,6 +310,13 @@ def truncate_or_clear(cache: TokenCache, length: int) -> None:
         cache.clear()
 
 
+def refill(cache: TokenCache, tokens: Sequence[int]) -> None:
+    """Make `cache` hold `tokens` and nothing else, evaluated anew."""
+    cache.clear()
+    for _ in evaluate(cache, tokens, rows=0):
+        pass
+
+
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     """Return the length of the longest common prefix."""
     length = min(len(left), len(right))

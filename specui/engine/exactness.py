@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from specui.engine.drafting import TokenCache, evaluate
+from specui.engine.drafting import TokenCache, refill
 from specui.errors import RollbackError
 
 LONGEST = 16
@@ -34,9 +34,7 @@ def identical_rows(cache: TokenCache, n_vocab: int) -> frozenset[int]:
     try:
         return _measure(cache, length, tokens)
     except RollbackError:  # a memory that cannot be cut takes no drafts anyway
-        cache.clear()
-        for _ in evaluate(cache, kept, rows=0):
-            pass
+        refill(cache, kept)
         return SINGLE
 
 
