@@ -44,6 +44,11 @@ class DraftSlot:
         self._open_context = open_context
         self._thread: threading.Thread | None = None
 
+    @property
+    def own_context(self) -> Context | None:
+        """The context, if its ids are the target's: not where drafts are translated."""
+        return None if self.translated else self.context
+
     def load(self, cancelled: Callable[[], bool]) -> None:
         """Load the draft if that was not tried yet, and wait, unless `cancelled`; a failure becomes `off_reason`."""
         self.begin_load()

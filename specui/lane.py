@@ -124,10 +124,8 @@ class Lane:
         return self._translated.counts if self._translated is not None else None
 
     def _draft_model(self, p_min: float, coupled: bool = False) -> DraftModel | None:
-        context = self.draft.context
-        if context is None or self.draft.translated:
-            return None
-        return DraftModel(context, self.model.n_vocab, p_min, coupled)
+        context = self.draft.own_context
+        return DraftModel(context, self.model.n_vocab, p_min, coupled) if context is not None else None
 
     def _auto_for(self, max_ngram_size: int) -> Auto | None:
         """Return this answer's `auto`, made anew when the draft arrives; what it learned stays with the lane."""
@@ -135,12 +133,11 @@ class Lane:
         if experience is None:
             return None
         self.draft.begin_load()
-        lookup = self._lookup_for(max_ngram_size)
-        has_draft = self.draft.context is not None and not self.draft.translated
+        lookup, context = self._lookup_for(max_ngram_size), self.draft.own_context
         known = self._auto
-        if known is None or known.lookup is not lookup or (known.draft is not None) != has_draft:
-            if self.draft.context is not None and not self.draft.translated:
-                self._machine.measure_draft(self.draft.context)
+        if known is None or known.lookup is not lookup or (known.draft is None) != (context is None):
+            if context is not None:
+                self._machine.measure_draft(context)
             # The judge of `auto` replaces p_min: it weighs each token's confidence against what it costs here. How long
             # its drafts are depends on time, so they must not reach into the text: they are coupled to the target's.
             known = self._auto = Auto(lookup, self._draft_model(p_min=0.0, coupled=True), experience)
