@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from specui.config import SamplingSettings
 from specui.engine.chat import ChatTemplate, Prompt
 from specui.engine.decoder import ABORTED, Decoder, Task
 from specui.engine.grammar import Grammar
 from specui.engine.llama import Model, NativeGrammar
 from specui.engine.stats import FinishReason, TokenOrigin
 from specui.engine.text import TextStream
-from specui.errors import BlankPromptError, DecodeError, PromptTooLongError
+from specui.errors import BlankPromptError, DecodeError, PromptTooLongError, SettingError
 from specui.generation import Generation, GenerationRequest, Progress, TokenPiece
 from specui.lane import Lane
 
@@ -44,6 +45,13 @@ def render_prompt(request: GenerationRequest, model: Model, template: Callable[[
     return Prompt(ids)
 
 
+def _check_bias(settings: SamplingSettings, model: Model) -> None:
+    """Raise SettingError where a biased token is none of the model's."""
+    for token_id, _ in settings.logit_bias:
+        if token_id >= model.n_vocab:
+            raise SettingError("logit_bias", token_id, f"a token id below {model.n_vocab:,}, as this model has them")
+
+
 def _constraint(grammar: str | None, model: Model) -> Grammar | None:
     return Grammar(NativeGrammar(model, grammar), model.n_vocab) if grammar is not None else None
 
@@ -58,6 +66,7 @@ class Answer:
     def __init__(self, generation: Generation, lane: Lane, prompt: Prompt) -> None:
         request = generation.request
         seed = request.settings.sampling.seed
+        _check_bias(request.settings.sampling, lane.model)
         self._generation = generation
         self._lane = lane
         self._model = lane.model

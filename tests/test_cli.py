@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import llama_cpp
 import pytest
 
 from specui import cli
@@ -160,6 +161,17 @@ def test_a_logit_bias_moves_the_choice(run: Any, pair_flags: list[str]) -> None:
     first, second = run(*base).json["token_ids"][0], 42
     assert run(*base, "--logit-bias", f"{first}=-100").json["token_ids"] != [first]
     assert run(*base, "--logit-bias", f"{first}=-1.5", "--logit-bias", f"{second}=100").json["token_ids"] == [second]
+
+
+def test_a_bias_for_a_token_the_model_has_not_is_refused(run: Any, pair_flags: list[str]) -> None:
+    done = run("generate", *pair_flags, "--prompt", "Name a colour.", "--logit-bias", "99999999=3")
+    assert_one_line(done, 2, "logit_bias", "99999999", "49,152")
+
+
+def test_layers_on_a_gpu_are_refused_where_the_build_uses_none(run: Any, pair_flags: list[str]) -> None:
+    if llama_cpp.llama_supports_gpu_offload():
+        pytest.skip("this build of llama-cpp-python uses a GPU")
+    assert_one_line(run("generate", *pair_flags, "--prompt", "Hi", "--gpu-layers", 99), 2, "gpu_layers", "README")
 
 
 def test_exact_is_a_setting_of_drafting() -> None:

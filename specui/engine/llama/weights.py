@@ -13,19 +13,22 @@ import llama_cpp
 
 from specui.engine.cpu import usable_threads
 from specui.engine.llama.log import begin_log
-from specui.errors import ModelError, ModelFileError
+from specui.errors import ModelError, ModelFileError, SettingError
 from specui.gguf import check_gguf
 
 
 class Model:
     """The weights of one GGUF file with its vocabulary.
 
-    Raises ModelFileError where the file is missing, truncated, or of a kind llama.cpp cannot load.
+    Raises ModelFileError where the file is missing, truncated, or of a kind llama.cpp cannot load, SettingError for
+    layers on a GPU that this build of llama.cpp cannot use.
     """
 
     def __init__(self, path: Path, gpu_layers: int = 0, vocab_only: bool = False) -> None:
         check_gguf(path)
         log = begin_log()
+        if gpu_layers and not llama_cpp.llama_supports_gpu_offload():
+            raise SettingError("gpu_layers", gpu_layers, "0: this build of llama-cpp-python uses no GPU (see README)")
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.vocab_only = vocab_only
