@@ -24,7 +24,7 @@ FIRST_TOKENS = 97
 def identical_rows(cache: TokenCache, n_vocab: int) -> frozenset[int]:
     """Return the numbers of rows, 1 among them, whose logits equal those of passes of one row in every bit.
 
-    Measured behind what `cache` holds, which is there again afterwards. Takes about two seconds per GiB of weights.
+    Measured behind what `cache` holds, which is there again afterwards. Takes about three seconds per GiB of weights.
     Sizes for which no room is left, or that reach into the next step of the cache, count as different.
     """
     length = len(cache.tokens)
