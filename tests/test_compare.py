@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_clock import Clock
 from fake_model import FakeCache, FakeDrafters, random_script
 
 from specui.catalog import PairFiles
@@ -45,16 +46,6 @@ HANG_SECONDS = 20
 
 
 # Turns
-
-
-class Clock:
-    """The time, which passes only where a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 @pytest.fixture

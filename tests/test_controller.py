@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from fake_clock import Clock
 from fake_model import Done, FakeCache, FakeDrafters, Plan, Script, answer
 
 from specui.config import DraftingSettings, SamplingSettings, SpeculationMode
@@ -84,16 +85,6 @@ def says(text: Text, right: Callable[[int], bool] = always, probability: float =
         return confident(token if right(place) else (token + 1) % N_VOCAB, probability)
 
     return script
-
-
-class Clock:
-    """Stands in for the module `time`: moved by fake decodes alone."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 class TimedCache(FakeCache):

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from fake_clock import Clock
 from fake_model import FakeCache, random_script
 
 from specui.engine import costs as costs_module
@@ -27,16 +28,6 @@ from specui.engine.costs import (
 from specui.errors import RollbackError
 
 STAIRS = {1: 1.0, 2: 1.2, 3: 1.25, 4: 1.3, 6: 2.0, 8: 2.1, 12: 3.0, 16: 4.0}
-
-
-class Clock:
-    """Stands in for the module `time`: moved by fake decodes alone."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 class TimedCache(FakeCache):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_clock import Clock
 from fake_model import FakeCache, random_script
 
 from specui import experience
@@ -207,16 +208,6 @@ def test_the_folder_stays_small(key: Key, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 # A lane's knowledge, on a cache in scripted time.
-
-
-class Clock:
-    """Stands in for the module `time`: moved by fake decodes alone."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 class Target(FakeCache):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
+from fake_clock import Clock
 from fake_model import Done, FakeCache, FakeDrafters, Plan, Script, answer, assert_counts, random_script, saying
 
 from specui.config import DraftingSettings, SpeculationMode, StepSettings
@@ -18,16 +19,6 @@ from specui.engine.thinking import MAX_COLUMNS, Choice, ChoiceLog, Thinking
 STAIRS = {1: 0.021, 2: 0.0373, 3: 0.0534, 4: 0.037, 8: 0.069, 12: 0.0995, 16: 0.101, 32: 0.2, 64: 0.4}
 """Seconds of kernels that work in fours."""
 LOOP = [*range(2, 12)] * 20
-
-
-class Clock:
-    """Stands in for the module `time`: moved by fake decodes alone."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 @pytest.fixture
