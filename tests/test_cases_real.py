@@ -12,7 +12,7 @@ from typing import Any
 
 import llama_cpp
 import pytest
-from asking import MODES, SEA, ask, assert_counts, request
+from asking import MODES, SEA, ask, assert_counts, own_draft, request
 from test_llama import PROGRAM
 
 from specui import pairs, weights
@@ -32,11 +32,8 @@ BICYCLE = "Explain in detail how a bicycle works and why it stays upright."
 @pytest.fixture(scope="module")
 def small(bundled_pair: PairFiles) -> Iterator[Runtime]:
     """The Q4_1 weights as their own draft: drafts are all but always right, and short texts exact."""
-    assert bundled_pair.draft is not None
-    runtime = Runtime(LoadSettings(ctx_size=256, threads=1))
-    runtime.load(pairs.from_paths(bundled_pair.draft, bundled_pair.draft))
-    yield runtime
-    runtime.close()
+    with own_draft(bundled_pair, LoadSettings(ctx_size=256, threads=1)) as runtime:
+        yield runtime
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from asking import SPECULATIVE, assert_counts, request
+from asking import SPECULATIVE, assert_counts, own_draft, request
 
-from specui import pairs
 from specui.catalog import PairFiles
 from specui.config import LoadSettings, SpeculationMode
 from specui.generation import GenerationRequest, Progress
@@ -22,11 +21,8 @@ LONG = LIST + " Here is a list of the months to warm up: " + "January, February,
 @pytest.fixture(scope="module")
 def small(bundled_pair: PairFiles) -> Iterator[Runtime]:
     """A runtime whose target and draft are the bundled Q4_1 weights, whose short passes are exact at any size."""
-    assert bundled_pair.draft is not None
-    runtime = Runtime(LoadSettings(ctx_size=2048, threads=2))
-    runtime.load(pairs.from_paths(bundled_pair.draft, bundled_pair.draft))
-    yield runtime
-    runtime.close()
+    with own_draft(bundled_pair, LoadSettings(ctx_size=2048, threads=2)) as runtime:
+        yield runtime
 
 
 def exactly(wanted: GenerationRequest) -> GenerationRequest:

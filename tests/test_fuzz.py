@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from asking import assert_counts as assert_progress_counts
+from asking import own_draft
 from fake_model import (
     MODES,
     N_VOCAB,
@@ -27,7 +28,6 @@ from fake_model import (
     random_script,
 )
 
-from specui import pairs
 from specui.catalog import PairFiles
 from specui.config import SPECULATION_MODES, DraftingSettings, Limits, LoadSettings, StepSettings
 from specui.errors import DecodeError
@@ -129,11 +129,8 @@ def test_random_conversations_on_fakes() -> None:
 @pytest.fixture(scope="module")
 def small(bundled_pair: PairFiles) -> Iterator[Runtime]:
     """The bundled Q4_1 weights as target and as draft: passes of any size agree bit for bit in the first 256 tokens."""
-    assert bundled_pair.draft is not None
-    runtime = Runtime(LoadSettings(ctx_size=1024))
-    runtime.load(pairs.from_paths(bundled_pair.draft, bundled_pair.draft))
-    yield runtime
-    runtime.close()
+    with own_draft(bundled_pair, LoadSettings(ctx_size=1024)) as runtime:
+        yield runtime
 
 
 QUESTIONS = ("Count to five.", "Name three colours. Then name them again.", "Say hello twice.", "What is the sea?")
