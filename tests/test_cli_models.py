@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from hub_models import hub_of, model, tokens
 from hub_server import TOKEN, HubRepo, HubState
+from page_driver import until
 
 from specui import headers
 from specui.cli import main
+from specui.hub.cache import PARTIAL
 
 SOURCE_ROOT = Path(__file__).resolve().parent.parent
 WORDS = tokens(1_000)
@@ -160,6 +162,8 @@ def test_a_download_interrupted_from_the_keyboard_goes_on_the_next_time(hub: Hub
     streams |= {"preexec_fn": heed_interrupts}
     process = subprocess.Popen(command, env=variables, cwd=SOURCE_ROOT, **streams)
     assert hub.stalled.wait(20)
+    arrived = (tmp_path / "hf").rglob
+    assert until(lambda: any(path.stat().st_size for path in arrived(f"*{PARTIAL}")), 20), "nothing was kept to resume"
     hub.seconds_per_megabyte = 0.5  # or a busy machine has fetched the rest before it sees the signal
     process.send_signal(2)
     hub.resume.set()
