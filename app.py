@@ -28,6 +28,7 @@ from specui.ui.models import begin
 from specui.ui.page import House, build, end_streams, mount
 
 SHUTDOWN_SECONDS = 2
+MAX_PORT = 65_535
 log = logging.getLogger(__name__)
 
 
@@ -100,12 +101,12 @@ def application(house: House) -> FastAPI:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; port 0 takes a free one. Raises PortError."""
+    """Return a socket bound to the address; port 0 takes a free one. Raises SettingError, PortError."""
+    if not 0 <= port <= MAX_PORT:
+        raise SettingError("--port", port, f"a whole number from 0 to {MAX_PORT:,}")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
-    except OverflowError:
-        raise PortError(host, port, "a port is a number from 0 to 65,535") from None
     except OSError as error:
         code = error.errno or 0
         reason = os.strerror(code) if code > 0 else error.strerror or str(error)

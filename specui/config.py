@@ -30,6 +30,9 @@ DEFAULT_MAX_DRAFT_TOKENS: dict[SpeculationMode, int] = {
 MAX_DRAFT_TOKENS_LIMIT = 63
 """The longest draft: with the last committed token one pass of 64 rows, which bounds the logits buffer."""
 
+MAX_DIGITS = 9
+"""No number that a person means is longer; Python refuses to read one of several thousand digits."""
+
 MIN_NGRAM_SIZE = 3
 """Mode prompt-lookup drafts nothing on a shorter match (or on one shorter than `max_ngram_size`, if that is less)."""
 
@@ -41,7 +44,7 @@ MAX_QUEUE_LENGTH = 8
 
 DEFAULT_COMPARE_MODES = "none,prompt-lookup,draft-model"
 DEFAULT_COMPARE_REPEATS = 5
-DEFAULT_SUITE = "standard"
+DEFAULT_SUITE = "builtin"
 DEFAULT_BENCH_MODES = "none,prompt-lookup,draft-model,auto"
 DEFAULT_BENCH_REPEATS = 3
 
@@ -175,8 +178,8 @@ def parse_variant(text: str, drafting: DraftingSettings, key: str) -> DraftingSe
     mode = parse_mode(name, key)
     if not colon:
         return replace(drafting, speculation=mode)
-    if not number.isdecimal() or mode == BASELINE:
-        raise SettingError(key, text, "MODE or MODE:N with the longest draft, such as draft-model:8")
+    if not number.isdecimal() or len(number) > MAX_DIGITS or mode == BASELINE:
+        raise SettingError(key, text[:40], "MODE or MODE:N with the longest draft, such as draft-model:8")
     return replace(drafting, speculation=mode, max_draft_tokens=int(number))
 
 

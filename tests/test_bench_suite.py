@@ -27,8 +27,8 @@ prompts:
 
 
 @pytest.fixture(scope="module")
-def standard() -> Suite:
-    return load_suite("standard")
+def builtin() -> Suite:
+    return load_suite("builtin")
 
 
 def write(folder: Path, text: str) -> str:
@@ -37,16 +37,16 @@ def write(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_the_builtin_suite_has_eight_kinds_half_for_tuning(standard: Suite) -> None:
-    assert standard.kinds == ("edit", "code", "summarise", "answer", "translate", "json", "story", "chat")
-    for kind in standard.kinds:
-        splits = Counter(prompt.split for prompt in standard.prompts if prompt.kind == kind)
+def test_the_builtin_suite_has_eight_kinds_half_for_tuning(builtin: Suite) -> None:
+    assert builtin.kinds == ("edit", "code", "summarise", "answer", "translate", "json", "story", "chat")
+    for kind in builtin.kinds:
+        splits = Counter(prompt.split for prompt in builtin.prompts if prompt.kind == kind)
         assert splits["tune"] == splits["held-out"] >= 2, kind
-    assert len({prompt.key for prompt in standard.prompts}) == len(standard.prompts)
+    assert len({prompt.key for prompt in builtin.prompts}) == len(builtin.prompts)
 
 
-def test_the_builtin_material_is_long_enough_to_be_work(standard: Suite) -> None:
-    for prompt in standard.prompts:
+def test_the_builtin_material_is_long_enough_to_be_work(builtin: Suite) -> None:
+    for prompt in builtin.prompts:
         text = prompt.messages[-1].content
         words, lines = len(text.split()), len(text.splitlines())
         if prompt.kind in ("edit", "code"):
@@ -59,9 +59,9 @@ def test_the_builtin_material_is_long_enough_to_be_work(standard: Suite) -> None
 
 
 def test_the_builtin_suite_is_where_a_package_keeps_its_data() -> None:
-    assert builtin_names() == ("standard",)
-    assert len(list((BUILTIN / "standard").glob("*.yaml"))) == 8
-    assert load_suite("standard") is not None
+    assert builtin_names() == ("builtin",)
+    assert len(list((BUILTIN / "builtin").glob("*.yaml"))) == 8
+    assert load_suite("builtin") is not None
 
 
 def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_suite_names_the_known_ones() -> None:
-    with pytest.raises(SettingError, match="standard"):
+    with pytest.raises(SettingError, match=r"\(builtin\)"):
         load_suite("nowhere.yaml")
 
 
@@ -131,18 +131,18 @@ def test_the_digest_follows_the_content_and_not_the_writing(tmp_path: Path) -> N
         assert load_suite(write(tmp_path, GOOD.replace(old, new))).digest != base
 
 
-def test_a_selection_takes_kinds_split_and_so_many_of_each(standard: Suite) -> None:
-    held_out = standard.select(Selection())
+def test_a_selection_takes_kinds_split_and_so_many_of_each(builtin: Suite) -> None:
+    held_out = builtin.select(Selection())
     assert {prompt.split for prompt in held_out} == {"held-out"}
-    assert len(standard.select(Selection(split="all"))) == len(standard.prompts) == 2 * len(held_out)
-    one_each = standard.select(Selection(limit=1))
-    assert [prompt.kind for prompt in one_each] == list(standard.kinds)
-    assert {prompt.kind for prompt in standard.select(Selection(("story", "edit")))} == {"edit", "story"}
+    assert len(builtin.select(Selection(split="all"))) == len(builtin.prompts) == 2 * len(held_out)
+    one_each = builtin.select(Selection(limit=1))
+    assert [prompt.kind for prompt in one_each] == list(builtin.kinds)
+    assert {prompt.kind for prompt in builtin.select(Selection(("story", "edit")))} == {"edit", "story"}
 
 
-def test_a_selection_of_nothing_is_refused(standard: Suite, tmp_path: Path) -> None:
+def test_a_selection_of_nothing_is_refused(builtin: Suite, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="edit, code"):
-        standard.select(Selection(("poems",)))
+        builtin.select(Selection(("poems",)))
     with pytest.raises(SettingError, match="--split"):
         load_suite(write(tmp_path, GOOD)).select(Selection(split="held-out"))
     with pytest.raises(SettingError, match="--limit"):

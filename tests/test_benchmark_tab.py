@@ -86,16 +86,16 @@ def test_the_line_says_how_far_it_is() -> None:
 
 
 def test_the_form_becomes_a_plan() -> None:
-    planned = read_plan(("standard", ["story", "edit"], ["auto"], 2, 1, 0))
+    planned = read_plan(("builtin", ["story", "edit"], ["auto"], 2, 1, 0))
     assert [each.key for each in planned.prompts] == ["edit/add-retries", "story/last-bus"]
     assert [each.label for each in planned.variants] == ["none", "auto"]
     assert planned.max_tokens is None and len(planned) == 8
     assert "2 prompts × 2 modes × 2 repeats = 8 runs" in size(planned)
-    assert len(read_plan(("standard", ["edit"], [], 1, None, 30)).prompts) == 2
+    assert len(read_plan(("builtin", ["edit"], [], 1, None, 30)).prompts) == 2
     with pytest.raises(SettingError, match="one kind"):
-        read_plan(("standard", [], ["auto"], 1, 1, None))
+        read_plan(("builtin", [], ["auto"], 1, 1, None))
     with pytest.raises(SettingError, match="--repeats"):
-        read_plan(("standard", ["edit"], [], None, 1, None))
+        read_plan(("builtin", ["edit"], [], None, 1, None))
 
 
 # --- the job
@@ -207,7 +207,7 @@ class TestInTheBrowser:
             texts[label] = Path(download.value.path()).read_text()
         assert texts["JSONL"] == records
         assert len(list(csv.DictReader(io.StringIO(texts["CSV"])))) == 28
-        assert texts["Markdown"].startswith("# Benchmark: standard")
+        assert texts["Markdown"].startswith("# Benchmark: builtin")
         assert json.loads(records.splitlines()[0])["model"]["target"]["file"] == "target.gguf"
 
     def test_stop_a_second_window_and_a_chat_between_two_runs(self, open_window: Open, runtime: FakeRuntime) -> None:

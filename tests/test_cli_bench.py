@@ -96,7 +96,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeRuntime]]:
         (["--limit", "0"], "--limit"),
         (["--repeats", "0"], "--repeats"),
         (["--max-tokens", "0"], "max_tokens"),
-        (["--suite", "gone.yaml"], "standard"),
+        (["--suite", "gone.yaml"], "(builtin)"),
+        (["--modes", "draft-model:" + "9" * 5000], "draft-model:8"),
+        (["--out", ""], "--out"),
     ],
 )
 def test_bad_usage_is_code_2_and_one_line_before_anything_is_loaded(
@@ -109,7 +111,7 @@ def test_bad_usage_is_code_2_and_one_line_before_anything_is_loaded(
 
 
 def test_a_folder_for_the_records_must_be_named(run: Any) -> None:
-    ran = run("--suite", "standard")
+    ran = run("--suite", "builtin")
     assert ran.code == 2 and "--out" in ran.err
 
 

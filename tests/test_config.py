@@ -104,7 +104,22 @@ def test_a_mode_may_bring_its_longest_draft() -> None:
     assert parse_variant("draft-model:3", base, "--modes") == DraftingSettings("draft-model", 3, 7)
 
 
-@pytest.mark.parametrize("text", ["", "fast", "fast:3", "none:3", "auto:", "auto:x", "auto:-1", "auto:0", "auto:3:4"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "fast",
+        "fast:3",
+        "none:3",
+        "auto:",
+        "auto:x",
+        "auto:-1",
+        "auto:0",
+        "auto:3:4",
+        "auto:64",
+        "auto:" + "9" * 5000,
+    ],
+)
 def test_a_variant_that_cannot_work_is_refused(text: str) -> None:
     with pytest.raises(SettingError):
         parse_variant(text, DraftingSettings(), "--modes")

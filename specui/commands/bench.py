@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
     bench = commands.add_parser("bench", help="measure modes on a suite of prompts", description=DESCRIPTION)
     group = bench.add_argument_group("benchmark")
     names, selection = ", ".join(builtin_names()), Selection()
-    group.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of records and tables")
+    group.add_argument("--out", type=_folder, required=True, metavar="DIR", help="folder of records and tables")
     suite = f"a builtin suite ({names}) or a YAML file (default: {DEFAULT_SUITE})"
     group.add_argument("--suite", default=DEFAULT_SUITE, metavar="NAME|FILE", help=suite)
     modes = f"modes, MODE:N for drafts of at most N tokens; none always runs (default: {DEFAULT_BENCH_MODES})"
@@ -55,6 +55,13 @@ def add(commands: Any) -> None:
     add_model_options(bench)
     add_step_options(bench)
     bench.set_defaults(run=run_bench)
+
+
+def _folder(name: str) -> Path:
+    """Return the folder that --out names; an empty name is a mistake, not the folder one stands in."""
+    if not name.strip():
+        raise argparse.ArgumentTypeError("the name of a folder is missing")
+    return Path(name)
 
 
 def run_bench(arguments: argparse.Namespace) -> int:
