@@ -36,6 +36,9 @@ MAX_DIGITS = 9
 MIN_NGRAM_SIZE = 3
 """Mode prompt-lookup drafts nothing on a shorter match (or on one shorter than `max_ngram_size`, if that is less)."""
 
+MAX_REFERENCE_BYTES = 2_000_000
+"""What all reference texts of an answer may have together: some 500,000 tokens, split in a second or two."""
+
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 7860
 DEFAULT_PAIR = "bundled"

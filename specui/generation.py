@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from specui.config import Limits, StepSettings
+from specui.config import MAX_REFERENCE_BYTES, Limits, StepSettings
 from specui.engine.gbnf import check_gbnf
 from specui.engine.stats import FinishReason, RatePoint, Stats, TokenOrigin
-from specui.errors import SpecUIError
+from specui.errors import SettingError, SpecUIError
 from specui.watched import Watched
 
 Role = Literal["system", "user", "assistant"]
@@ -32,7 +32,9 @@ class GenerationRequest:
     """What to answer: `messages` through the chat template, or `prompt` sent as it is (exactly one of the two).
 
     `grammar` (GBNF) holds for the whole answer; one that cannot work raises SettingError here. `fresh`: nothing that is
-    cached of earlier prompts is used, so that two runs of one prompt cost the same.
+    cached of earlier prompts is used, so that two runs of one prompt cost the same. `references`: texts that modes
+    prompt-lookup and auto may copy drafts from; the model never sees them. More than MAX_REFERENCE_BYTES of them raise
+    SettingError.
     """
 
     messages: tuple[Message, ...] = ()
@@ -41,10 +43,20 @@ class GenerationRequest:
     limits: Limits = field(default_factory=Limits)
     grammar: str | None = None
     fresh: bool = False
+    references: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.grammar is not None:
             check_gbnf(self.grammar)
+        _check_references(self.references)
+
+
+def _check_references(texts: object) -> None:
+    if not isinstance(texts, tuple) or any(not isinstance(text, str) for text in texts):
+        raise SettingError("references", type(texts).__name__, "a tuple of texts")
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    if size > MAX_REFERENCE_BYTES:
+        raise SettingError("references", f"{size:,} bytes", f"at most {MAX_REFERENCE_BYTES:,} bytes in all together")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
         "specui.config",
         "specui.catalog",
         "specui.pace",
+        "specui.references",
         "specui.engine.dice",
         "specui.engine.sampling",
         "specui.engine.stats",
@@ -68,6 +69,7 @@ LAYERS: Mapping[int, tuple[str, ...]] = {
 
 NEIGHBOURS = {
     ("specui.catalog", "specui.config"),
+    ("specui.references", "specui.config"),
     ("specui.engine.sampling", "specui.config"),
     ("specui.engine.sampling", "specui.engine.dice"),
     ("specui.engine.stats", "specui.config"),

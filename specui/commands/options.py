@@ -18,6 +18,7 @@ from specui.catalog import Catalog, PairFiles
 from specui.config import (
     DEFAULT_CTX_SIZE,
     DEFAULT_PAIR,
+    MAX_REFERENCE_BYTES,
     SPECULATION_MODES,
     DraftingSettings,
     Limits,
@@ -30,6 +31,7 @@ from specui.engine.json_schema import parse_schema, schema_to_gbnf
 from specui.errors import SettingError
 from specui.generation import GenerationRequest, Message
 from specui.pace import Pace
+from specui.references import References
 
 _LINE_SHARE = 10
 """Where stderr is no terminal, a line of progress stands for so many per cent."""
@@ -64,12 +66,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_prompt_options(parser: argparse.ArgumentParser) -> None:
-    """Add the ways to give a prompt."""
+    """Add the ways to give a prompt, and texts beside it."""
     group = parser.add_argument_group("prompt (one of these)").add_mutually_exclusive_group(required=True)
     group.add_argument("--prompt", metavar="TEXT", help="one user turn")
     group.add_argument("--prompt-file", type=Path, metavar="F", help="one user turn from a file, - for stdin")
     group.add_argument("--messages", type=Path, metavar="F", help='JSON: [{"role": "user", "content": "…"}, …]')
     parser.add_argument("--raw", action="store_true", help="send the text as it is, without the chat template")
+    reference = "a text file that prompt lookup and auto may copy from; the model never sees it; may be repeated"
+    parser.add_argument("--reference", type=Path, action="append", metavar="F", help=reference)
 
 
 def add_step_options(parser: argparse.ArgumentParser) -> None:
@@ -215,12 +219,35 @@ class DownloadProgress:
 def read_request(arguments: argparse.Namespace) -> GenerationRequest:
     """Return the request of parsed arguments. Raises SettingError where a prompt or a grammar cannot be read."""
     limits = Limits(**{**_given(arguments, Limits), "stop": tuple(arguments.stop or ())})
-    settings, grammar = step_settings(arguments), read_grammar(arguments)
-    messages = _read_messages(arguments)
+    messages: tuple[Message, ...] = _read_messages(arguments)
+    text = None
     if arguments.raw:
-        text = "".join(message.content for message in messages)
-        return GenerationRequest(prompt=text, settings=settings, limits=limits, grammar=grammar)
-    return GenerationRequest(messages=messages, settings=settings, limits=limits, grammar=grammar)
+        text, messages = "".join(message.content for message in messages), ()
+    return GenerationRequest(
+        messages=messages,
+        prompt=text,
+        settings=step_settings(arguments),
+        limits=limits,
+        grammar=read_grammar(arguments),
+        references=read_references(arguments),
+    )
+
+
+def read_references(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the texts that --reference names. Raises SettingError for the first file that cannot be used."""
+    found = References("--reference")
+    for path in arguments.reference or ():
+        found = found.adding(str(path), _read_start(path, "--reference"))
+    return found.texts
+
+
+def _read_start(path: Path, option: str) -> bytes:
+    """Return a file's bytes; of one that is too large for a reference as many as show that it is."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_REFERENCE_BYTES + 1)
+    except OSError as error:
+        raise SettingError(option, str(path), f"a file that can be read ({error.strerror})") from None
 
 
 def _read_messages(arguments: argparse.Namespace) -> tuple[Message, ...]:

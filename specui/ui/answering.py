@@ -54,7 +54,12 @@ def answer(
     if session.running:
         yield notice(RUNNING)
         return
-    request = GenerationRequest(conversation.messages(settings.system), None, settings.step, settings.limits)
+    request = GenerationRequest(
+        messages=conversation.messages(settings.system),
+        settings=settings.step,
+        limits=settings.limits,
+        references=session.references.texts,
+    )
     try:
         generation = runtime.start(request)
     except SpecUIError as error:

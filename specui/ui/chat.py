@@ -19,6 +19,7 @@ from specui.ui.answering import Frame, answer, notice
 from specui.ui.conversation import Conversation
 from specui.ui.form import ChatSettings, Form
 from specui.ui.loader import PairLoader
+from specui.ui.references import ReferenceBox
 from specui.ui.sessions import Session, Sessions
 from specui.ui.shared import DIRECT, QUIET, ModelRuntime
 from specui.ui.starters import STARTERS
@@ -51,6 +52,7 @@ class ChatTab:
         self._loader = loader
         self._speculation = speculation
         self._form = Form(speculation)
+        self._references = ReferenceBox(sessions)
 
     def build(self, page: gr.Blocks, build_above: Callable[[], None]) -> None:
         """Make the tab; `build_above` makes what stands above the conversation."""
@@ -104,6 +106,7 @@ class ChatTab:
             self._form.build_sampling()
         with gr.Accordion("Drafting", open=False, elem_classes="sp-fold"):
             self._form.build_drafting()
+            self._references.build()
 
     def _wire(self, page: gr.Blocks) -> None:
         kept = [self._conversation, *self._form.components]

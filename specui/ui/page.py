@@ -31,8 +31,8 @@ QUEUE_SECONDS = 0.05
 """How often the page's queue looks for new events."""
 
 HERE = Path(__file__).parent
-STYLES = ("page.css", "compare.css", "benchmark.css")
-SCRIPTS = ("page.js", "compare.js")
+STYLES = ("page.css", "references.css", "compare.css", "benchmark.css")
+SCRIPTS = ("page.js", "references.js", "compare.js")
 BRAND = '<div class="sp-brand">SpecUI<span>speculative decoding, live</span></div>'
 FONT = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]

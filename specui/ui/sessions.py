@@ -1,4 +1,4 @@
-"""What the server remembers of each open page: its running answer, so that the switch and stop can reach it.
+"""What the server remembers of each open page: its running answer, so that the switch and stop can reach it, and files.
 
 Knows no gradio. A page is known by gradio's session hash, which a reload renews; conversations live in the browser.
 """
@@ -6,18 +6,23 @@ Knows no gradio. A page is known by gradio's session hash, which a reload renews
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specui.config import StepSettings
 from specui.generation import Generation
+from specui.references import References
 
 
 @dataclass(slots=True)
 class Session:
-    """One open page. `show_tokens` says whether the answer in the making is shown token by token."""
+    """One open page. `show_tokens` says whether the answer in the making is shown token by token.
+
+    `references` are what the next answer may be drafted from.
+    """
 
     generation: Generation | None = None
     show_tokens: bool = False
+    references: References = field(default_factory=lambda: References("Draft from these"))
 
     @property
     def running(self) -> bool:
