@@ -9,6 +9,7 @@ from typing import Any
 
 from specui.bench.plan import Plan, Turn, parse_variants
 from specui.bench.records import Run, RunLog
+from specui.bench.runner import Answering, Runner
 from specui.bench.suite import BenchPrompt, Suite
 from specui.config import DraftingSettings
 from specui.errors import SpecUIError
@@ -33,7 +34,11 @@ def header(planned: Plan, **model: Any) -> dict[str, Any]:
         "started": "2024-06-01T08:00:00Z",
         "suite": {"name": planned.suite.name, "digest": planned.suite.digest},
         "model": {"target": {"file": "big.gguf"}, "draft": None, "ctx_size": 4096, "threads": 2, **model},
-        "settings": {"modes": [each.label for each in planned.variants], "sampling": asdict(planned.sampling)},
+        "settings": {
+            "modes": [each.label for each in planned.variants],
+            "sampling": asdict(planned.sampling),
+            "keep_prompt": planned.keep_prompt,
+        },
         "machine": {"processor": "abacus", "usable_cores": 2, "system": "Linux 1"},
         "versions": {"llama-cpp-python": "0", "specui": "0"},
     }
@@ -88,3 +93,10 @@ class Course:
 def keys(planned: Plan) -> Iterator[tuple[str, str, int]]:
     for turn in planned.turns():
         yield turn.key
+
+
+def bench(runtime: Answering, planned: Plan, folder: Path, course: Course | None = None) -> Course:
+    """Make all runs of a plan and return what was told of them."""
+    course = course or Course()
+    Runner(runtime, planned, log(folder, planned), course).run()
+    return course

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_makers import Course, header, keys, log, plan, prompt, run
+from bench_makers import Course, bench, header, keys, log, plan, prompt, run
 from fake_runtime import BUNDLED, FakeRuntime
 
 from specui.bench import conditions, export, runner
-from specui.bench.plan import Plan, Turn, parse_variants
+from specui.bench.plan import Turn, parse_variants
 from specui.bench.records import FILE_NAME, RunLog
 from specui.bench.runner import Runner, Stopped
 from specui.bench.summary import Interval, Sameness, median_interval, summarise
@@ -78,12 +78,6 @@ def test_a_request_keeps_to_the_shorter_limit_and_seeds_every_mode_of_a_repeat_a
 
 
 # --- runs
-
-
-def bench(runtime: runner.Answering, planned: Plan, folder: Path, course: Course | None = None) -> Course:
-    course = course or Course()
-    Runner(runtime, planned, log(folder, planned), course).run()
-    return course
 
 
 def test_every_run_begins_from_the_same_memory(runtime: FakeRuntime, tmp_path: Path) -> None:
@@ -227,6 +221,8 @@ def test_another_suite_model_or_setting_is_refused_unless_told_to_begin_anew(tmp
         log(tmp_path, plan(prompt("other")))
     with pytest.raises(SettingError, match=r"model\.threads was 2 and is 4"):
         log(tmp_path, planned, threads=4)
+    with pytest.raises(SettingError, match=r"settings\.keep_prompt was False and is True"):
+        log(tmp_path, replace(planned, keep_prompt=True))
     with pytest.raises(SettingError, match=r"settings\.modes"):
         log(tmp_path, plan(modes="auto"))
     assert len(log(tmp_path, planned).runs) == 1, "a refusal leaves the records as they are"

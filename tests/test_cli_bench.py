@@ -187,3 +187,23 @@ def test_two_prompts_and_two_modes_on_the_bundled_pair(
     assert all(len(counts) == 1 for counts in cached.values()), "all modes of a prompt begin from the same memory"
     again = run(*flags, *pair, *options)
     assert json.loads(again.out) == summary, "nothing is left to do"
+
+
+@pytest.mark.slow
+def test_a_kept_prompt_is_in_the_cache_of_every_run(
+    run: Any, flags: list[str], bundled_pair: PairFiles, tmp_path: Path
+) -> None:
+    pair = ["--target", bundled_pair.target, "--draft", bundled_pair.draft, "--ctx-size", 256, "--threads", 1]
+    options = ["--modes", "none,draft-model", "--max-tokens", 8, "--json"]
+    ran = run(*flags, *pair, *options, "--keep-prompt")
+    assert ran.code == 0, ran.err
+    lines = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
+    assert lines[0]["settings"]["keep_prompt"] is True
+    for each in lines[1:]:
+        assert each["stats"]["cached_prompt_tokens"] == each["stats"]["prompt_tokens"], each["mode"]
+    summary = json.loads(ran.out)
+    assert summary["modes"]["draft-model"]["all"]["identical_to_none"] == {"same": 2, "compared": 2}
+    assert summary["modes"]["none"]["all"]["time_to_first_token_seconds"] is None
+    refused = run(*flags, *pair, *options)
+    assert (refused.code, refused.out) == (2, "")
+    assert "keep_prompt was True and is False" in refused.err

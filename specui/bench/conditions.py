@@ -59,6 +59,7 @@ def header(plan: Plan, pair: Measured, load: Mapping[str, Any]) -> dict[str, Any
             "sampling": asdict(plan.sampling),
             "max_tokens": plan.max_tokens,
             "stop": list(plan.stop),
+            "keep_prompt": plan.keep_prompt,
         },
         "machine": machine(),
         "versions": versions(),

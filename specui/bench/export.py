@@ -10,10 +10,11 @@ import io
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from specui.bench.fixed import against_best_fixed, auto_label, worst_kind
 from specui.bench.records import Run
 from specui.bench.summary import INTERVAL_NOTE, Cell, Interval, summarise
 from specui.errors import SettingError
@@ -22,6 +23,14 @@ SUMMARY, TABLE, RUNS = "summary.json", "table.md", "runs.csv"
 RUN_COLUMNS = ("prompt", "kind", "split", "mode", "repeat", "started", "seed", "finish_reason")
 LEFT_OUT = ("accepted_per_position", "translation")
 """Figures that are several values and do not fit a cell."""
+KEPT_NOTE = (
+    "Each prompt was evaluated once for all modes, so times to the first token tell nothing. Where mode draft-model "
+    "was run, the draft had read the prompt too: mode auto did not pay for it."
+)
+FIXED_NOTE = (
+    "The best fixed mode is the one with the largest median over none on the same runs, none included; the last column "
+    "is the median of paired ratios to it."
+)
 
 
 def is_greedy(header: Mapping[str, Any]) -> bool:
@@ -29,18 +38,41 @@ def is_greedy(header: Mapping[str, Any]) -> bool:
     return bool(header["settings"]["sampling"]["temperature"] == 0)
 
 
+def keeps_prompt(header: Mapping[str, Any]) -> bool:
+    """Whether the recorded runs went on from a prompt that was evaluated before."""
+    return bool(header["settings"]["keep_prompt"])
+
+
+def _cells(header: Mapping[str, Any], runs: Sequence[Run]) -> list[Cell]:
+    """Return the figures of the runs, without those that mean nothing under these conditions."""
+    cells = summarise(runs, is_greedy(header))
+    return [replace(cell, time_to_first_token_seconds=None) for cell in cells] if keeps_prompt(header) else cells
+
+
 def summary_dict(header: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the whole summary for JSON: conditions, then figures by mode and kind."""
+    """Return the whole summary for JSON: conditions, figures by mode and kind, and how auto fares where it was run."""
     modes: dict[str, dict[str, Any]] = {}
-    for cell in summarise(runs, is_greedy(header)):
+    cells = _cells(header, runs)
+    for cell in cells:
         modes.setdefault(cell.mode, {})[cell.kind] = cell.to_dict()
-    return {**header, "runs": len(runs), "interval": INTERVAL_NOTE, "modes": modes}
+    return {**header, "runs": len(runs), "interval": INTERVAL_NOTE, "modes": modes, **_auto_dict(runs, cells)}
+
+
+def _auto_dict(runs: Sequence[Run], cells: Sequence[Cell]) -> dict[str, Any]:
+    if auto_label(cells) is None:
+        return {}
+    worst = worst_kind(cells)
+    return {
+        "auto_vs_best_fixed": {each.kind: each.to_dict() for each in against_best_fixed(runs, cells)},
+        "worst_kind": {"kind": worst.kind, **asdict(worst.speed)} if worst is not None else None,
+    }
 
 
 def markdown(header: Mapping[str, Any], runs: Sequence[Run]) -> str:
     """Return tables for people: what was measured, speedups by kind and mode, and all figures."""
-    cells = summarise(runs, is_greedy(header))
-    parts = [_conditions(header, runs), _speedups(cells), _figures(cells), *_reasons(cells), INTERVAL_NOTE]
+    cells = _cells(header, runs)
+    notes = [*_reasons(cells), *([KEPT_NOTE] if keeps_prompt(header) else []), INTERVAL_NOTE]
+    parts = [_conditions(header, runs), _speedups(cells), *_auto(runs, cells), _figures(cells), *notes]
     return "\n\n".join(parts) + "\n"
 
 
@@ -69,6 +101,16 @@ def _speedups(cells: Sequence[Cell]) -> str:
         for kind in dict.fromkeys(cell.kind for cell in cells)
     ]
     return _table(["decode speed, times none", *modes], rows)
+
+
+def _auto(runs: Sequence[Run], cells: Sequence[Cell]) -> list[str]:
+    """Return the table of auto against the best fixed mode, and the kind where it does worst; nothing without auto."""
+    found, worst = against_best_fixed(runs, cells), worst_kind(cells)
+    if not found or worst is None:
+        return []
+    rows = [[each.kind, each.mode, f"{each.fixed_vs_none:.2f}", speedup(each.ratio)] for each in found]
+    table = _table(["kind", "best fixed mode", "times none", "auto, times that"], rows)
+    return [table, f"Worst kind of auto against none: {worst.kind}, {speedup(worst.speed)}. {FIXED_NOTE}"]
 
 
 def speedup(interval: Interval | None) -> str:

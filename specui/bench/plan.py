@@ -52,7 +52,8 @@ class Turn:
 class Plan:
     """Prompts of a suite, variants with `none` first, and how often. `sampling` and `stop` hold for every run.
 
-    `max_tokens` cuts the answers of prompts that would take longer.
+    `max_tokens` cuts the answers of prompts that would take longer. `keep_prompt`: a prompt is evaluated once, and
+    every mode goes on from there, which is faster where the speed of decoding is all that is asked for.
     """
 
     suite: Suite
@@ -62,6 +63,7 @@ class Plan:
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    keep_prompt: bool = False
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -87,8 +89,17 @@ class Plan:
             messages=turn.prompt.messages,
             settings=StepSettings(replace(self.sampling, seed=seed), turn.variant.drafting),
             limits=Limits(longest if self.max_tokens is None else min(longest, self.max_tokens), self.stop),
-            fresh=True,
+            fresh=not self.keep_prompt,
         )
+
+    def reading(self, turn: Turn) -> GenerationRequest:
+        """Return the request that evaluates a turn's prompt from empty memory: for the draft too, if a mode reads it.
+
+        Mode auto lets the draft read a prompt when it is first used; that is no reason to read it here.
+        """
+        drafted = next((each for each in self.variants if each.drafting.speculation == "draft-model"), self.variants[0])
+        request = self.request(replace(turn, variant=drafted))
+        return replace(request, limits=Limits(1), fresh=True)
 
 
 def parse_variants(text: str, drafting: DraftingSettings) -> tuple[Variant, ...]:

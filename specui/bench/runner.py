@@ -1,7 +1,7 @@
 """Makes the runs of a plan on a runtime, one after the other in its line, and writes each to the records.
 
-Every run begins with the same memory: a one-token answer to another prompt is asked for first, so that nothing of the
-last run is left to be reused. Knows requests and generations; nothing about llama.cpp, pages or command lines.
+Every run of a prompt begins with the same memory: an empty one, or, where the plan keeps prompts, one that holds the
+prompt and nothing else. Knows requests and generations; nothing about llama.cpp, pages or command lines.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Listener(Protocol):
     """What is told of a benchmark's course, on the thread that runs it."""
 
     def begun(self, turn: Turn | None, generation: Generation) -> None:
-        """A run was put in the line; no turn: a warm-up."""
+        """A run was put in the line; no turn: a warm-up, or a prompt that is read for the runs to come."""
         ...
 
     def ended(self, turn: Turn, run: Run) -> None:
@@ -80,6 +80,7 @@ class Runner:
         self._check = check
         self._stopped = threading.Event()
         self._generation: Generation | None = None
+        self._read: str | None = None
 
     @property
     def count(self) -> Count:
@@ -108,6 +109,7 @@ class Runner:
             except SpecUIError as error:
                 if isinstance(error, SettingError):  # the records cannot be written
                     raise
+                self._read = None  # nobody knows what the memory holds now
                 self._listener.failed(turn, error)
 
     def _warm_up(self) -> None:
@@ -121,7 +123,14 @@ class Runner:
                 expected = f"modes that work with this pair ({stats.speculation_off_reason}); leave it out of the list"
                 raise SettingError("--modes", variant.label, expected)
 
+    def _read_prompt(self, turn: Turn) -> None:
+        """Evaluate a prompt that the memory does not hold yet, so that not even its first run is the one to do it."""
+        if self._plan.keep_prompt and self._read != turn.prompt.key:
+            self._answer(None, self._plan.reading(turn))
+            self._read = turn.prompt.key
+
     def _measure(self, turn: Turn) -> None:
+        self._read_prompt(turn)
         started = now()
         progress = self._answer(turn, self._plan.request(turn))
         self._check()

@@ -99,9 +99,7 @@ def summarise(runs: Sequence[Run], greedy: bool) -> list[Cell]:
 
 
 def _cell(mode: str, kind: str, runs: Sequence[Run], greedy: bool) -> Cell:
-    own = [run for run in runs if run.mode == mode]
-    baseline = {(run.prompt, run.repeat): run for run in runs if run.mode == BASELINE}
-    pairs = [(run, base) for run in own if (base := baseline.get((run.prompt, run.repeat))) is not None]
+    own, pairs = [run for run in runs if run.mode == mode], paired(runs, mode, BASELINE)
     return Cell(
         mode=mode,
         kind=kind,
@@ -115,6 +113,13 @@ def _cell(mode: str, kind: str, runs: Sequence[Run], greedy: bool) -> Cell:
         identical_to_none=_sameness(pairs) if greedy and mode != BASELINE else None,
         speculation_off_reason=next((run.off_reason for run in own if run.off_reason), None),
     )
+
+
+def paired(runs: Sequence[Run], mode: str, base_mode: str) -> list[tuple[Run, Run]]:
+    """Return the runs of a mode, each with the run of `base_mode` on the same prompt in the same repeat."""
+    bases = {(run.prompt, run.repeat): run for run in runs if run.mode == base_mode}
+    own = [run for run in runs if run.mode == mode]
+    return [(run, base) for run in own if (base := bases.get((run.prompt, run.repeat))) is not None]
 
 
 def ratios(pairs: Sequence[tuple[Run, Run]]) -> list[float]:

@@ -30,8 +30,9 @@ from specui.generation import Generation
 from specui.runtime import LoadedPair, Runtime
 
 DESCRIPTION = """Run every chosen prompt of a suite with mode none and each other mode in turn, each from the same empty
-memory. Finished runs are kept in DIR/runs.jsonl, so that the same command goes on where it was interrupted;
-summary.json, table.md and runs.csv are written beside it. --max-tokens cuts the answers that would take longer."""
+memory, or with --keep-prompt each from the prompt as it was evaluated once. Finished runs are kept in DIR/runs.jsonl,
+so that the same command goes on where it was interrupted; summary.json, table.md and runs.csv are written beside it.
+--max-tokens cuts the answers that would take longer."""
 
 
 def add(commands: Any) -> None:
@@ -50,6 +51,8 @@ def add(commands: Any) -> None:
     splits = f"{', '.join(SPLITS)} or {ALL}; tune settings on the one, report the other (default: {selection.split})"
     group.add_argument("--split", default=selection.split, metavar="SPLIT", help=splits)
     group.add_argument("--limit", type=int, metavar="N", help="prompts of each kind (default: all)")
+    keep = "evaluate each prompt once for all modes: faster, where only the speed of decoding is asked for"
+    group.add_argument("--keep-prompt", action="store_true", help=keep)
     group.add_argument("--restart", action="store_true", help="throw away the records in DIR and begin anew")
     group.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     add_model_options(bench)
@@ -100,6 +103,7 @@ def read_plan(arguments: argparse.Namespace) -> Plan:
         sampling=step.sampling,
         max_tokens=arguments.max_tokens,
         stop=tuple(arguments.stop or ()),
+        keep_prompt=arguments.keep_prompt,
     )
 
 
