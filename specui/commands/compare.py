@@ -40,6 +40,8 @@ from specui.errors import SettingError
 from specui.runtime import Runtime
 
 EXPORTS = (".json", ".csv")
+FOLLOW_SECONDS = 0.5
+"""How often the terminal looks at which repeat is running."""
 
 
 def add(commands: Any) -> None:
@@ -121,10 +123,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def _follow(race: Race) -> RaceProgress:
-    """Wait for the end; on a terminal say which repeat is running."""
-    told, progress = None, race.progress
-    while not progress.over:
-        progress = race.wait(progress.version)
+    """Wait for the end; on a terminal say which repeat is running, without asking the race for snapshots."""
+    told = None
+    while not race.wait_for_end(FOLLOW_SECONDS):
+        progress = race.progress
         stage = f"repeat {progress.repeat} of {race.request.repeats}" if progress.phase == "racing" else progress.phase
         if sys.stderr.isatty() and stage != told:
             say(stage)

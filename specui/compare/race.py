@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from specui.answer import PUBLISH_SECONDS, UNWATCHED_SECONDS, Answer, check_request, render_prompt
+from specui.answer import Answer, check_request, render_prompt
+from specui.compare.drawing import Drawing
 from specui.compare.handle import Race
 from specui.compare.judge import judge
 from specui.compare.records import LaneSpec, RaceProgress, RaceRequest, RaceResult
@@ -131,7 +131,7 @@ class _Run:
         self._race = race
         self._runtime = runtime
         self._lanes: list[Lane] = []
-        self._published = 0.0
+        self._drawing = Drawing(race)
         self._seed = secrets.randbits(32)
 
     def run(self) -> None:
@@ -169,7 +169,6 @@ class _Run:
 
     def _show(self, **changes: object) -> None:
         self._check()
-        self._published = time.monotonic()
         self._race.publish(replace(self._race.progress, **changes))  # type: ignore[arg-type]  # names of its fields
 
     def _result(self) -> RaceResult:
@@ -239,15 +238,15 @@ class _Run:
         running = [self._begin(entry) for entry in entries]
 
         def show() -> None:
-            self._show(phase="racing", repeat=repeat, lanes=tuple(each.progress for each in running))
+            self._drawing.show(repeat, [each.progress for each in running])
 
         def go_on() -> bool:
-            age_seconds = time.monotonic() - self._published
-            if self._go_on() and age_seconds > (PUBLISH_SECONDS if self._race.wanted else UNWATCHED_SECONDS):
+            if self._go_on() and self._drawing.due:
                 show()
             return self._go_on()
 
         show()
         take_turns([running[place] for place in order], go_on)
+        self._check()
         show()
         return [each.progress for each in running]
