@@ -15,6 +15,7 @@ from asking import SEA
 
 from specui import cli
 from specui.catalog import PairFiles
+from specui.compare import drawing
 from specui.compare.handle import Race
 from specui.compare.race import start_race
 from specui.compare.records import LaneSpec, RaceProgress, RaceRequest, RaceResult, parse_modes
@@ -146,7 +147,10 @@ def check_turns(runtime: Runtime, bundled_pair: PairFiles) -> None:
     assert runtime.start(ask("Hi", 2)).result().token_ids
 
 
-def test_snapshots_grow_while_the_race_runs(one_thread: Runtime, bundled_pair: PairFiles) -> None:
+def test_snapshots_grow_while_the_race_runs(
+    one_thread: Runtime, bundled_pair: PairFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "SHOW_SECONDS", 0.05)
     race = start_race(one_thread, RaceRequest(ask(SEA, 40), lanes("none,draft-model", bundled_pair), repeats=1))
     seen = [race.wait(-1)]
     while not seen[-1].over:
