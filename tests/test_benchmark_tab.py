@@ -86,16 +86,17 @@ def test_the_line_says_how_far_it_is() -> None:
 
 
 def test_the_form_becomes_a_plan() -> None:
-    planned = read_plan(("builtin", ["story", "edit"], ["auto"], 2, 1, 0))
+    planned = read_plan(("builtin", ["story", "edit"], ["auto"], 2, 1, 0, False))
     assert [each.key for each in planned.prompts] == ["edit/add-retries", "story/last-bus"]
     assert [each.label for each in planned.variants] == ["none", "auto"]
     assert planned.max_tokens is None and len(planned) == 8
     assert "2 prompts × 2 modes × 2 repeats = 8 runs" in size(planned)
-    assert len(read_plan(("builtin", ["edit"], [], 1, None, 30)).prompts) == 2
+    assert not planned.keep_prompt and read_plan(("builtin", ["edit"], [], 1, 1, 0, True)).keep_prompt
+    assert len(read_plan(("builtin", ["edit"], [], 1, None, 30, False)).prompts) == 2
     with pytest.raises(SettingError, match="one kind"):
-        read_plan(("builtin", [], ["auto"], 1, 1, None))
+        read_plan(("builtin", [], ["auto"], 1, 1, None, False))
     with pytest.raises(SettingError, match="--repeats"):
-        read_plan(("builtin", ["edit"], [], None, 1, None))
+        read_plan(("builtin", ["edit"], [], None, 1, None, False))
 
 
 # --- the job
@@ -193,6 +194,7 @@ class TestInTheBrowser:
         expect(page.locator("#sp-bench-size")).to_contain_text("8 prompts × 4 modes × 1 repeat = 32 runs")
         page.get_by_label("Free story").uncheck()
         expect(page.locator("#sp-bench-size")).to_contain_text("7 prompts × 4 modes × 1 repeat = 28 runs")
+        page.get_by_label("Evaluate each prompt once").check()
         page.locator("#sp-bench-start").click()
         expect(page.locator("#sp-bench-status")).to_contain_text("done: 28 of 28 runs")
         expect(page.locator(".sp-bench-kind")).to_have_count(8)
@@ -209,6 +211,7 @@ class TestInTheBrowser:
         assert len(list(csv.DictReader(io.StringIO(texts["CSV"])))) == 28
         assert texts["Markdown"].startswith("# Benchmark: builtin")
         assert json.loads(records.splitlines()[0])["model"]["target"]["file"] == "target.gguf"
+        assert sum(each.request.fresh for each in runtime.started) == 7, "each prompt is read once"
 
     def test_stop_a_second_window_and_a_chat_between_two_runs(self, open_window: Open, runtime: FakeRuntime) -> None:
         first = open_window()

@@ -102,9 +102,12 @@ class BenchmarkTab:
                 PAGE_BENCH_LIMIT, label="Prompts of a kind", precision=0, min_width=90, placeholder="all"
             )
             self._longest = gr.Number(None, label="Answer limit", precision=0, min_width=90, placeholder="prompt's own")
+        self._keep = gr.Checkbox(
+            False, label="Evaluate each prompt once for all modes", container=False, elem_id="sp-bench-keep"
+        )
 
     def _wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
-        form: list[Any] = [self._suite, self._kinds, self._modes, self._repeats, self._limit, self._longest]
+        form: list[Any] = [self._suite, self._kinds, self._modes, self._repeats, self._limit, self._longest, self._keep]
         shown = [self._status, self._board, self._notice, self._seen, self._timer]
         self._start.click(self._on_start, form, shown, **DIRECT)
         self._stop.click(self._on_stop, None, None, **DIRECT)
@@ -192,14 +195,14 @@ def _kind_choices(kinds: tuple[str, ...]) -> list[tuple[str, str]]:
 
 def read_plan(values: tuple[Any, ...]) -> Plan:
     """Return the plan for the widgets' values; a limit left blank or at 0 is none. Raises SettingError."""
-    name, kinds, modes, repeats, limit, longest = values
+    name, kinds, modes, repeats, limit, longest, keep = values
     suite = load_suite(name)
     if not kinds:
         raise SettingError("Kinds of work", "", "one kind at least")
     selection = Selection(tuple(kinds), limit=int(limit) if limit else None)
     variants = parse_variants(",".join([BASELINE, *modes]), DraftingSettings())
     cap = int(longest) if longest else None
-    return Plan(suite, suite.select(selection), variants, int(repeats or 0), max_tokens=cap)
+    return Plan(suite, suite.select(selection), variants, int(repeats or 0), max_tokens=cap, keep_prompt=bool(keep))
 
 
 def size(planned: Plan) -> str:

@@ -34,9 +34,10 @@ LEAST_SCALE = 1.5
 
 EMPTY = (
     '<div class="sp-bench-empty"><p>Each prompt is answered with mode none and with every chosen mode, one right after '
-    "the other and each from an empty memory, so that the speeds can be divided by each other. While it runs, the chat "
-    "stays usable; its answers take their turn between two runs, and are better left for later if figures are to be "
-    "steady.</p></div>"
+    "the other and each from an empty memory, so that the speeds can be divided by each other. Evaluated once, a "
+    "prompt is what every mode goes on from, which takes less time and tells the speed of decoding alone. While it "
+    "runs, the chat stays usable; its answers take their turn between two runs, and are better left for later if "
+    "figures are to be steady.</p></div>"
 )
 HEADS = ("", "times none", "", "interval", "tok/s", "accepted", "per pass", "runs")
 
