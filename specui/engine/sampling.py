@@ -23,6 +23,11 @@ Logits = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.intp]
 Probs = npt.NDArray[np.float64]
 
+_COLUMNS = 1024
+"""Columns in which the best of a row are looked for: many more than a usual top-k, many fewer than a vocabulary."""
+_HEAD = 16.0
+"""How far below the best logit tokens are looked for at first where top-p alone says how many are wanted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
@@ -140,46 +145,61 @@ def distribution(
 
 def top_probability(row: Logits) -> float:
     """Return the softmax probability of the largest logit of `row` [n_vocab]."""
-    return 1.0 / float(np.exp(row - row.max()).sum(dtype=np.float64))
+    return 1.0 / float(np.exp(row - row.max()).sum())
 
 
 def _candidates(row: Logits, settings: SamplingSettings) -> tuple[Ids, Probs]:
     """Return ids and logits that pass the filters, best first."""
-    ids, logits = _top_k(row, settings.top_k)
+    k, left_out = settings.top_k, 0.0
+    if 0 < k < len(row):
+        ids, logits = _best_first(row, _at_least_k_best(row, k))
+        ids, logits = ids[:k], logits[:k]
+    else:
+        likely, left_out = _likely(row, settings)
+        ids, logits = _best_first(row, likely)
     if settings.top_p < 1:
-        ids, logits = _top_p(ids, logits, settings.top_p)
+        ids, logits = _top_p(ids, logits, settings.top_p, left_out)
     if settings.min_p > 0:
         keep = max(1, int(np.searchsorted(-logits, -(logits[0] + math.log(settings.min_p)), side="right")))
         ids, logits = ids[:keep], logits[:keep]
     return ids, logits
 
 
-def _top_k(row: Logits, k: int) -> tuple[Ids, Probs]:
-    ids: Ids = np.flatnonzero(row > -np.inf) if not 0 < k < len(row) else _at_least_k_best(row, k)
+def _best_first(row: Logits, ids: Ids) -> tuple[Ids, Probs]:
+    """Return ascending `ids` in the order of their logits, with these."""
     values = row[ids].astype(np.float64)
     order = np.argsort(-values, kind="stable")
-    if 0 < k < len(row):
-        order = order[:k]
     return ids[order], values[order]
 
 
 def _at_least_k_best(row: Logits, k: int) -> Ids:
-    """Return, ascending, ids that hold the k best: a cheap threshold first, a full partition only if it fails."""
-    best = row.max()
-    for distance in (4.0, 8.0, 16.0):
-        (ids,) = np.nonzero(row >= best - distance)
-        if len(ids) >= k:
-            return ids
-    (ids,) = np.nonzero(row > -np.inf)
-    if len(ids) <= k:
-        return ids
-    kth = np.partition(row, len(row) - k)[len(row) - k]
-    (ids,) = np.nonzero(row >= kth)
-    return ids
+    """Return, ascending, ids that hold the k best and all that equal the last of them.
+
+    Laid out in columns, the row has k tokens at least that reach the k-th best of the columns' maxima.
+    """
+    whole = len(row) - len(row) % _COLUMNS
+    values = row[:whole].reshape(-1, _COLUMNS).max(axis=0) if k <= _COLUMNS <= whole else row
+    floor = np.partition(values, len(values) - k)[len(values) - k]
+    return np.flatnonzero(row >= floor if floor > -np.inf else row > -np.inf)
 
 
-def _top_p(ids: Ids, logits: Probs, top_p: float) -> tuple[Ids, Probs]:
+def _likely(row: Logits, settings: SamplingSettings) -> tuple[Ids, float]:
+    """Return, ascending, ids that hold all that top-p and min-p can keep, and the weight of the others (the best's: 1).
+
+    They are few as a rule, and to sort a whole vocabulary costs more than a pass of a small model.
+    """
+    best = np.float64(row.max())
+    ids = np.flatnonzero(row >= best + (math.log(settings.min_p) if settings.min_p > 0 else -_HEAD))
+    total = float(np.exp(row - best).sum()) if settings.top_p < 1 else 0.0
+    head = float(np.exp(row[ids] - best).sum())
+    if settings.min_p > 0 or head > settings.top_p * total > 0:
+        return ids, max(0.0, total - head)
+    return np.flatnonzero(row > -np.inf), 0.0
+
+
+def _top_p(ids: Ids, logits: Probs, top_p: float, left_out: float) -> tuple[Ids, Probs]:
+    """Keep the fewest best ids that have the share `top_p` of all weight; `left_out` of it is of worse ones."""
     weights = np.exp(logits - logits[0])
-    reached = np.cumsum(weights) >= top_p * weights.sum()
+    reached = np.cumsum(weights) >= top_p * (weights.sum() + left_out)
     keep = int(reached.argmax()) + 1 if reached.any() else len(ids)
     return ids[:keep], logits[:keep]

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from specui.config import SamplingSettings
 from specui.engine.dice import Dice
-from specui.engine.sampling import Constraint, Distribution, Logits, distribution
+from specui.engine.sampling import Constraint, Distribution, Logits, best_token, distribution
 from specui.engine.stats import TokenOrigin
 
 
@@ -87,6 +87,12 @@ class Rules:
         """Return what the target's token is drawn from (greedy: its one token)."""
         return distribution(row, recent, self.sampling, self.constraint)
 
+    def own(self, row: Logits, recent: Sequence[int], place: int) -> int:
+        """Return the target's own token for `place` of the text: the best one, or a draw."""
+        if self.sampling.greedy:
+            return best_token(row, recent, self.sampling, self.constraint)
+        return self.target(row, recent).draw(self.dice, "token", place)
+
     def ahead(self, draft: Draft) -> Rules:
         """Return rules whose constraint may be moved on over the draft."""
         if self.constraint is None or not draft:
@@ -104,28 +110,25 @@ def verify(draft: Draft, logits: Callable[[int], Logits], committed: Sequence[in
     window, rules = Window(committed, draft.tokens, rules.sampling), rules.ahead(draft)
     place, k = len(committed), len(draft)
     for position, token in enumerate(draft.tokens):
-        target_probs = rules.target(logits(position), window.at(position))
-        replacement = _judge(draft, position, target_probs, place + position, rules.dice)
-        if replacement is not None:
-            return Verdict(position, replacement, "recovered")
+        row, recent = logits(position), window.at(position)
+        if draft.distributions is None:
+            kept = rules.own(row, recent, place + position)
+        else:
+            kept = _judge(token, draft.distributions[position], rules.target(row, recent), place + position, rules.dice)
+        if kept != token:
+            return Verdict(position, kept, "recovered")
         rules.push(token)
-    token = rules.target(logits(k), window.at(k)).draw(rules.dice, "token", place + k)
-    return Verdict(k, token, "bonus" if k else "target")
+    return Verdict(k, rules.own(logits(k), window.at(k), place + k), "bonus" if k else "target")
 
 
 def choose(row: Logits, committed: Sequence[int], rules: Rules) -> int:
     """Return the target's own next token behind `committed`: the best one, or a draw."""
     recent = Window(committed, (), rules.sampling).at(0)
-    return rules.target(row, recent).draw(rules.dice, "token", len(committed))
+    return rules.own(row, recent, len(committed))
 
 
-def _judge(draft: Draft, position: int, target_probs: Distribution, place: int, dice: Dice) -> int | None:
-    """Return None to accept the drafted token at `position`, or the token that takes its place."""
-    token = draft.tokens[position]
-    if draft.distributions is None:
-        drawn = target_probs.draw(dice, "token", place)
-        return None if drawn == token else drawn
-    draft_probs = draft.distributions[position]
+def _judge(token: int, draft_probs: Distribution, target_probs: Distribution, place: int, dice: Dice) -> int:
+    """Return a drafted `token` where it is accepted, else the token that takes its place."""
     if dice.uniform("accept", place) * draft_probs.prob(token) < target_probs.prob(token):
-        return None
+        return token
     return target_probs.without(draft_probs).draw(dice, "residual", place)
