@@ -28,7 +28,10 @@ window.specuiReferences = (() => {
     return text.trim() ? [new File([text], text.trim().split("\n")[0].slice(0, NAME_LENGTH))] : [];
   }
 
-  function bind(element, act) {
+  function bind(element, send, watchValue) {
+    let held = false;  // whether the focus was in the box, which every answer of the server draws anew
+    const act = (data) => { held = element.contains(document.activeElement); send(data); };
+    watchValue(() => { if (held && document.activeElement === document.body) element.querySelector("input").focus(); });
     const limit = () => Number(element.querySelector("[data-limit]").dataset.limit);
     const box = () => element.querySelector(".sp-refs-drop");
     const over = (yes) => box().classList.toggle("sp-over", yes);

@@ -56,6 +56,11 @@ def _size(size: int) -> str:
     return f"{size / 1e3:.0f} kB" if size < 999_500 else f"{size / 1e6:.1f} MB"
 
 
+BIND = """window.specuiReferences.bind(
+    element, (data) => trigger('act', data), (drawn) => watch('value', drawn)
+)"""
+
+
 class ReferenceBox:
     """The box and its events; `build` is called inside the layout."""
 
@@ -67,7 +72,7 @@ class ReferenceBox:
         """Make the box."""
         box = gr.HTML(
             render(References("")),
-            js_on_load="window.specuiReferences.bind(element, (data) => trigger('act', data))",
+            js_on_load=BIND,
             elem_id="sp-references",
             apply_default_css=False,
         )
