@@ -248,7 +248,9 @@ class Decoder:
         """Return the longest draft this step can use: k drafted tokens give at most k + 1."""
         mode = self.stats.speculation_used
         cap = drafting.draft_cap
-        if drafting.adaptive_length and cap:
+        if not cap:
+            return 0
+        if drafting.adaptive_length:
             cap = min(cap, self._adaptive.setdefault(mode, AdaptiveLength()).length)
         remaining = self._task.max_tokens - self._emitted
         room = self._target.n_ctx - len(self._target.tokens)

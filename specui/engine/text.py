@@ -19,6 +19,7 @@ class TextStream:
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
         self._stop = tuple(stop)
+        self._longest_stop = max(map(len, self._stop), default=0)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._text = ""
         self._shown = 0
@@ -35,8 +36,10 @@ class TextStream:
         before = len(self._text)
         self._text += self._decoder.decode(raw)
         self._piece_ends.append(len(self._text))
-        self.stopped = self._cut_at_stop(before)
-        self._shown = len(self._text) if self.stopped else len(self._text) - self._held()
+        self._shown = len(self._text)
+        if self._stop:
+            self.stopped = self._cut_at_stop(before)
+            self._shown = len(self._text) - (0 if self.stopped else self._held())
         return self.stopped
 
     def finish(self) -> str:
@@ -56,8 +59,7 @@ class TextStream:
         return bisect_right(self._piece_ends, self._shown)
 
     def _cut_at_stop(self, before: int) -> bool:
-        longest = max(map(len, self._stop), default=0)
-        window = max(0, before - longest + 1)
+        window = max(0, before - self._longest_stop + 1)
         hits = [at for each in self._stop if (at := self._text.find(each, window)) >= 0]
         if hits:
             self._text = self._text[: min(hits)]

@@ -88,6 +88,8 @@ class Context:
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
         self._map_batch()
         self._rows: Logits = np.empty((0, model.n_vocab), np.float32)
+        self._mapped = (0, 0)
+        """Address and number of the rows that `_rows` shows."""
         self._kept: tuple[int, Logits] | None = None
         self._probe()
 
@@ -109,13 +111,11 @@ class Context:
         return params
 
     def _map_batch(self) -> None:
-        """Keep numpy views on the C batch, so that filling it allocates nothing."""
-        batch, n = self._batch, self.n_batch
-        self._batch_tokens = np.ctypeslib.as_array(batch.token, (n,))
-        self._batch_positions = np.ctypeslib.as_array(batch.pos, (n,))
-        self._batch_logits = np.ctypeslib.as_array(batch.logits, (n,))
-        np.ctypeslib.as_array(batch.n_seq_id, (n,))[:] = 1
-        for i in range(n):
+        """Keep the C batch's arrays, so that filling it allocates nothing; all tokens are of sequence 0."""
+        batch = self._batch
+        self._batch_tokens, self._batch_positions, self._batch_logits = batch.token, batch.pos, batch.logits
+        for i in range(self.n_batch):
+            batch.n_seq_id[i] = 1
             batch.seq_id[i][0] = 0
 
     def _plan(self) -> Plan:
@@ -170,11 +170,7 @@ class Context:
         what it held before, or where a recurrent state was half advanced, the part of that which was copied.
         """
         count, length = len(tokens), len(self.tokens)
-        self._batch.n_tokens = count
-        self._batch_tokens[:count] = tokens
-        self._batch_positions[:count] = np.arange(length, length + count)
-        self._batch_logits[: count - rows] = 0
-        self._batch_logits[count - rows : count] = 1
+        self._fill_batch(tokens, length, count - rows)
         self._memory.before_pass(length, count)
         code = llama_cpp.llama_decode(self._handle, self._batch)
         if code != 0:
@@ -184,6 +180,18 @@ class Context:
         self._memory.after_pass(length, count)
         self._map_rows(rows)
 
+    def _fill_batch(self, tokens: Sequence[int], length: int, first_row: int) -> None:
+        """Write `tokens` behind `length` others into the batch, wanting logits from the token `first_row` on.
+
+        One by one: most batches are of a few tokens, where calls of numpy take several times as long.
+        """
+        if len(tokens) > self.n_batch:
+            raise ValueError(f"{len(tokens)} tokens do not fit a batch of {self.n_batch}")
+        self._batch.n_tokens = len(tokens)
+        ids, positions, logits = self._batch_tokens, self._batch_positions, self._batch_logits
+        for i, token in enumerate(tokens):
+            ids[i], positions[i], logits[i] = token, length + i, i >= first_row
+
     def _drop_tail(self, length: int) -> None:
         del self.tokens[length:]
         if self._kept is not None and self._kept[0] > length:
@@ -191,10 +199,11 @@ class Context:
 
     def _map_rows(self, rows: int) -> None:
         if rows:
-            pointer = llama_cpp.llama_get_logits(self._handle)
-            n_vocab = self.model.n_vocab
-            raw = (ctypes.c_float * (rows * n_vocab)).from_address(ctypes.addressof(pointer.contents))
-            self._rows = np.frombuffer(memoryview(raw), np.float32).reshape(rows, n_vocab)
+            address = ctypes.addressof(llama_cpp.llama_get_logits(self._handle).contents)
+            if (address, rows) != self._mapped:
+                self._mapped = (address, rows)
+                raw = (ctypes.c_float * (rows * self.model.n_vocab)).from_address(address)
+                self._rows = np.frombuffer(memoryview(raw), np.float32).reshape(rows, self.model.n_vocab)
         else:
             llama_cpp.llama_synchronize(self._handle)
 
