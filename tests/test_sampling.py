@@ -70,6 +70,23 @@ def test_filters_equal_a_plain_computation(seed: int) -> None:
     assert np.array_equal(row, kept), "penalties must be taken back"
 
 
+@pytest.mark.parametrize("top_k", [0, 1, 40, 1000, 2000])
+@pytest.mark.parametrize(
+    ("top_p", "min_p"), [(1.0, 0.0), (0.95, 0.0), (0.0, 0.0), (0.95, 0.05), (1.0, 0.05), (0.3, 1.0)]
+)
+@pytest.mark.parametrize(("spread", "lead"), [(3.0, 0.0), (3.0, 12.0), (0.01, 0.0), (40.0, 0.0)])
+def test_shortcuts_for_long_rows_change_nothing(
+    top_k: int, top_p: float, min_p: float, spread: float, lead: float
+) -> None:
+    """Rows longer than the columns in which the best are looked for, with many ties; with and without a clear best."""
+    row = np.round(spread * np.random.default_rng(7).normal(size=2500), 1).astype(np.float32)
+    row[1234] = row.max() + lead
+    settings = with_settings(top_k=top_k, top_p=top_p, min_p=min_p)
+    got, want = distribution(row, (), settings), plain(row, (), settings)
+    assert got.ids.tolist() == list(want), "the same tokens in the same order"
+    assert got.probs == pytest.approx(list(want.values()), rel=1e-9)
+
+
 @pytest.mark.parametrize("temperature", [0, 1e-300, 1e-6, 1e-4, 0.01, 100])
 @pytest.mark.parametrize("top_p", [0, 1e-4, 1])
 @pytest.mark.parametrize("top_k", [0, 1, 40])
@@ -90,6 +107,13 @@ def test_tiny_temperature_keeps_only_the_best() -> None:
 @pytest.mark.parametrize(("top_p", "kept"), [(0.25, 1), (0.5, 2), (0.75, 3), (0.76, 4)])
 def test_top_p_ends_at_the_token_that_reaches_it(top_p: float, kept: int) -> None:
     assert len(distribution(np.zeros(4, np.float32), (), with_settings(top_p=top_p)).ids) == kept
+
+
+def test_top_p_finds_its_share_far_below_the_best() -> None:
+    row = np.zeros(200_000, np.float32)
+    row[5] = 16.5
+    rest = 0.999 * (1 + 199_999 * np.exp(-16.5)) - 1
+    assert len(distribution(row, (), with_settings(top_p=0.999)).ids) == pytest.approx(1 + rest / np.exp(-16.5), abs=2)
 
 
 def test_many_ties_are_ordered_by_id() -> None:
@@ -170,6 +194,14 @@ def test_top_probability_is_the_softmax_of_the_best() -> None:
     row = np.log(np.array([0.1, 0.6, 0.3], np.float32))
     assert top_probability(row) == pytest.approx(0.6, rel=1e-6)
     assert top_probability(np.array([1e4, 0.0], np.float32)) == pytest.approx(1)
+
+
+def test_top_probability_of_a_long_row_is_right_to_a_millionth_and_leaves_the_row_alone() -> None:
+    row = (3 * np.random.default_rng(5).normal(size=150_000)).astype(np.float32)
+    kept = row.copy()
+    exact = 1 / np.exp(row.astype(np.float64) - float(row.max())).sum()
+    assert top_probability(row) == pytest.approx(exact, rel=1e-6)
+    assert np.array_equal(row, kept)
 
 
 def test_a_missing_token_has_probability_zero() -> None:

@@ -25,6 +25,7 @@ Probs = npt.NDArray[np.float64]
 
 _COLUMNS = 1024
 """Columns in which the best of a row are looked for: many more than a usual top-k, many fewer than a vocabulary."""
+_CERTAIN: Probs = np.ones(1)
 _HEAD = 16.0
 """How far below the best logit tokens are looked for at first where top-p alone says how many are wanted."""
 
@@ -59,7 +60,7 @@ class Distribution:
 
 def one_hot(token_id: int) -> Distribution:
     """Return the distribution of a draft without probabilities."""
-    return Distribution(np.array([token_id]), np.array([1.0]))
+    return Distribution(np.array([token_id]), _CERTAIN)
 
 
 @contextmanager
@@ -116,11 +117,16 @@ class Constraint(Protocol):
         ...
 
 
+def _untouched(settings: SamplingSettings, constraint: Constraint | None) -> bool:
+    """Return whether rows are taken as they are."""
+    return constraint is None and not settings.logit_bias and not settings.penalised
+
+
 def best_token(
     row: Logits, recent: Sequence[int], settings: SamplingSettings, constraint: Constraint | None = None
 ) -> int:
     """Return the allowed id with the largest adjusted logit (the lowest id among equals)."""
-    if not settings.penalised and not settings.logit_bias and constraint is None:
+    if _untouched(settings, constraint):
         return int(row.argmax())
     with adjusted(row, recent, settings):
         best = int(row.argmax())
@@ -136,8 +142,13 @@ def distribution(
     """Return what a token is drawn from, after constraint, penalties, filters and temperature (greedy: one token)."""
     if settings.greedy:
         return one_hot(best_token(row, recent, settings, constraint))
-    with adjusted(row, recent, settings), constraint.masked(row, settings.top_k) if constraint else nullcontext():
+    if _untouched(settings, constraint):
         ids, logits = _candidates(row, settings)
+    else:
+        with adjusted(row, recent, settings), constraint.masked(row, settings.top_k) if constraint else nullcontext():
+            ids, logits = _candidates(row, settings)
+    if len(ids) == 1:
+        return Distribution(ids, _CERTAIN)
     with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to minus infinity, as it should
         weights = np.exp((logits - logits[0]) / settings.temperature)
     return Distribution(ids, weights / weights.sum())
@@ -145,12 +156,15 @@ def distribution(
 
 def top_probability(row: Logits) -> float:
     """Return the softmax probability of the largest logit of `row` [n_vocab]."""
-    return 1.0 / float(np.exp(row - row.max()).sum())
+    below = row - row.max()
+    return 1.0 / float(np.exp(below, out=below).sum())
 
 
 def _candidates(row: Logits, settings: SamplingSettings) -> tuple[Ids, Probs]:
     """Return ids and logits that pass the filters, best first."""
     k, left_out = settings.top_k, 0.0
+    if settings.min_p > 0 and len(sure := _within(row, -math.log(settings.min_p))) == 1:
+        return sure, row[sure].astype(np.float64)  # as often as not; no filter removes the best
     if 0 < k < len(row):
         ids, logits = _best_first(row, _at_least_k_best(row, k))
         ids, logits = ids[:k], logits[:k]
@@ -183,16 +197,21 @@ def _at_least_k_best(row: Logits, k: int) -> Ids:
     return np.flatnonzero(row >= floor if floor > -np.inf else row > -np.inf)
 
 
+def _within(row: Logits, distance: float) -> Ids:
+    """Return, ascending, the ids of logits at most `distance` below the best, rounded so that none is missing."""
+    return np.flatnonzero(row >= np.nextafter(row.max() - distance, -np.inf))
+
+
 def _likely(row: Logits, settings: SamplingSettings) -> tuple[Ids, float]:
     """Return, ascending, ids that hold all that top-p and min-p can keep, and the weight of the others (the best's: 1).
 
     They are few as a rule, and to sort a whole vocabulary costs more than a pass of a small model.
     """
+    ids = _within(row, -math.log(settings.min_p) if settings.min_p > 0 else _HEAD)
     best = np.float64(row.max())
-    ids = np.flatnonzero(row >= best + (math.log(settings.min_p) if settings.min_p > 0 else -_HEAD))
     total = float(np.exp(row - best).sum()) if settings.top_p < 1 else 0.0
     head = float(np.exp(row[ids] - best).sum())
-    if settings.min_p > 0 or head > settings.top_p * total > 0:
+    if settings.min_p > 0 or (settings.top_p < 1 and head > settings.top_p * total):
         return ids, max(0.0, total - head)
     return np.flatnonzero(row > -np.inf), 0.0
 
