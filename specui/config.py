@@ -19,16 +19,16 @@ SPECULATION_MODES: tuple[SpeculationMode, ...] = get_args(SpeculationMode)
 BASELINE: SpeculationMode = "none"
 """The mode that the others are measured against."""
 
+MAX_DRAFT_TOKENS_LIMIT = 63
+"""The longest draft: with the last committed token one pass of 64 rows, which bounds the logits buffer."""
+
 DEFAULT_MAX_DRAFT_TOKENS: dict[SpeculationMode, int] = {
     "none": 0,
     "prompt-lookup": 15,
     "draft-model": 5,
-    "auto": 15,
+    "auto": MAX_DRAFT_TOKENS_LIMIT,
 }
 """The cap per mode where the user sets none. 15 drafted tokens and the last committed one make a pass of 16 rows."""
-
-MAX_DRAFT_TOKENS_LIMIT = 63
-"""The longest draft: with the last committed token one pass of 64 rows, which bounds the logits buffer."""
 
 MAX_DIGITS = 9
 """No number that a person means is longer; Python refuses to read one of several thousand digits."""

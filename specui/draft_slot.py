@@ -16,6 +16,10 @@ from specui.weights import Shelf
 
 NO_DRAFT = "this pair has no draft model"
 
+DRAFT_ROWS = 16
+"""Rows of logits that a draft's context keeps: so many tokens that it reads are also guessed, to learn how often it is
+right."""
+
 
 def _vocabulary(model: Model) -> Vocabulary:
     return Vocabulary(model.vocab_type, model.token_texts(), model.special_ids)
@@ -74,7 +78,7 @@ class DraftSlot:
                 self._shelf.give_back(model)
 
     def _open(self, draft: Model) -> Context:
-        context = self._open_context(draft, 1)
+        context = self._open_context(draft, DRAFT_ROWS)
         reason = context.rollback.reason
         if reason is not None:
             context.close()

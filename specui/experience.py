@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from specui.config import home
-from specui.engine.controller import Known
 from specui.engine.costs import MOST_ROWS, Record
 from specui.engine.cpu import processor_name
+from specui.engine.economy import Known
 
 log = logging.getLogger("specui")
 
-VERSION = 1
+VERSION = 2
 MAX_FILE_BYTES = 64 * 1024
 """A longer file is none of ours; ours take about 2 KB."""
 

@@ -19,10 +19,12 @@ from specui.config import (
     SpeculationMode,
 )
 from specui.draft_slot import DraftSlot
-from specui.engine.controller import Auto, Experience
-from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup, refill
+from specui.engine.controller import Auto
+from specui.engine.drafting import Drafter, DraftModel, NoDrafter, refill
+from specui.engine.economy import Experience
 from specui.engine.exactness import SINGLE, ExactSizes
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
+from specui.engine.lookup import PromptLookup, Reference
 from specui.engine.stats import PlainPasses, TranslationCounts
 from specui.engine.thinking import Thinking
 from specui.engine.translation import TranslatedDraft
@@ -54,6 +56,7 @@ class Lane:
         self.draft = DraftSlot(draft, self.model, shelf, self._open_context, settings.translate_draft)
         self._none = NoDrafter()
         self._lookup: PromptLookup | None = None
+        self._reference: Reference | None = None
         self._translated: TranslatedDraft | None = None
         self._auto: Auto | None = None
         self._machine = Machine(self.target, draft)
@@ -73,8 +76,14 @@ class Lane:
             # A translated draft reads the text anew when it is first asked: these ids are not its own.
             refill(self.draft.context, () if self.draft.translated else tokens)
 
-    def begin_answer(self, drafting: DraftingSettings, cancelled: Callable[[], bool]) -> None:
-        """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be used."""
+    def begin_answer(
+        self, drafting: DraftingSettings, cancelled: Callable[[], bool], reference: Reference | None = None
+    ) -> None:
+        """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be used.
+
+        Lookup may copy from `reference` as well.
+        """
+        self._reference = reference
         self._lookup = self._auto = self._translated = None
         self._failed.clear()
         self._machine.begin_answer()
@@ -175,7 +184,7 @@ class Lane:
 
     def _lookup_for(self, max_ngram_size: int) -> PromptLookup:
         if self._lookup is None or self._lookup.max_ngram_size != max_ngram_size:
-            self._lookup = PromptLookup(max_ngram_size, MIN_NGRAM_SIZE)
+            self._lookup = PromptLookup(max_ngram_size, MIN_NGRAM_SIZE, self._reference)
         return self._lookup
 
     @property

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from specui import experience
-from specui.engine.controller import Experience
-from specui.engine.costs import CALIBRATION_ROWS, calibrate, few_passes_seconds, recalibrate, single_pass_seconds
+from specui.engine.costs import LEAST_ROOM, calibrate, few_passes_seconds, recalibrate, single_pass_seconds
 from specui.engine.drafting import TokenCache
+from specui.engine.economy import Experience
 from specui.engine.llama import Context
 from specui.engine.stats import PlainPasses
 from specui.engine.thinking import Thinking
@@ -38,7 +38,7 @@ class Machine:
 
         What was kept of an earlier start needs passes of one row only, which tell today's pace.
         """
-        if self.experience is None and self._room >= CALIBRATION_ROWS[-1]:
+        if self.experience is None and self._room >= LEAST_ROOM:
             self.experience = self._recalled() or Experience(calibrate(self._target))
             self.plain.seconds = self.plain.seconds or self.experience.costs.seconds(1)
         return self.experience

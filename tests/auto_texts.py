@@ -10,7 +10,8 @@ from fake_model import FakeCache, Script
 
 from specui.config import SamplingSettings
 from specui.engine.dice import Dice
-from specui.engine.drafting import Outcome, PromptLookup, Proposal
+from specui.engine.drafting import Outcome, Proposal
+from specui.engine.lookup import PromptLookup
 from specui.engine.sampling import Logits
 from specui.engine.verification import Draft
 

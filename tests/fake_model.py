@@ -14,7 +14,8 @@ import numpy as np
 
 from specui.config import SPECULATION_MODES, DraftingSettings, SamplingSettings, SpeculationMode, StepSettings
 from specui.engine.decoder import Decoder, Task
-from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup
+from specui.engine.drafting import Drafter, DraftModel, NoDrafter
+from specui.engine.lookup import PromptLookup
 from specui.engine.sampling import Logits
 from specui.engine.stats import FinishReason, Stats, TokenOrigin
 from specui.errors import DecodeError, RollbackError

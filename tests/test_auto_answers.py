@@ -37,9 +37,11 @@ from fake_model import Done, FakeCache, FakeDrafters, Plan, answer
 from specui.config import DraftingSettings, SpeculationMode
 from specui.engine import costs as costs_module
 from specui.engine import decoder as decoder_module
-from specui.engine.controller import EXPLORATION, Auto, Experience
+from specui.engine.controller import EXPLORATION, Auto
 from specui.engine.costs import calibrate
-from specui.engine.drafting import Drafter, DraftModel, NoDrafter, PromptLookup
+from specui.engine.drafting import Drafter, DraftModel, NoDrafter
+from specui.engine.economy import Experience
+from specui.engine.lookup import PromptLookup
 from specui.errors import DecodeError
 
 

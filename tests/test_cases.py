@@ -27,10 +27,12 @@ from fake_model import (
 )
 
 from specui.config import SPECULATION_MODES, DraftingSettings, SamplingSettings, SpeculationMode, StepSettings
-from specui.engine.controller import Auto, Experience
+from specui.engine.controller import Auto
 from specui.engine.costs import PassCosts
 from specui.engine.decoder import Decoder, Task
-from specui.engine.drafting import Drafter, DraftModel, Outcome, PromptLookup
+from specui.engine.drafting import Drafter, DraftModel, Outcome
+from specui.engine.economy import Experience
+from specui.engine.lookup import PromptLookup
 from specui.engine.sampling import Logits
 from specui.engine.stats import TokenOrigin
 from specui.engine.text import TextStream

@@ -26,9 +26,11 @@ from auto_texts import (
 )
 from fake_model import FakeCache
 
-from specui.engine.controller import Auto, Experience
+from specui.engine.controller import Auto
 from specui.engine.costs import PassCosts
-from specui.engine.drafting import DraftModel, Outcome, PromptLookup
+from specui.engine.drafting import DraftModel, Outcome
+from specui.engine.economy import Experience
+from specui.engine.lookup import PromptLookup
 from specui.engine.sampling import Logits
 from specui.engine.verification import EMPTY_DRAFT, Draft
 from specui.errors import DecodeError

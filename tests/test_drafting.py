@@ -1,9 +1,8 @@
-"""Drafters: lookup by hand-made examples and against a plain search, the draft model on a strict fake cache."""
+"""Drafters: none, and the draft model on a strict fake cache."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from specui.engine.drafting import (
     DraftModel,
     NoDrafter,
     Outcome,
-    PromptLookup,
     Proposal,
     common_prefix,
     evaluate,
@@ -29,89 +27,6 @@ from specui.errors import DecodeError, RollbackError
 
 def proposal(committed: Sequence[int], limit: int, sampling: SamplingSettings | None = None) -> Proposal:
     return Proposal(list(committed), limit, sampling or SamplingSettings(), Dice(0))
-
-
-def look_up(text: Sequence[int], limit: int = 4, max_ngram_size: int = 4) -> list[int]:
-    return list(PromptLookup(max_ngram_size).propose(proposal(text, limit)).tokens)
-
-
-def plain_search(text: Sequence[int], limit: int, max_ngram_size: int) -> list[int]:
-    """Find the longest, latest match by looking at every place; a copy that reaches the end goes on into itself."""
-    for n in range(min(max_ngram_size, len(text) - 1), 0, -1):
-        for start in range(len(text) - n - 1, -1, -1):
-            if list(text[start : start + n]) == list(text[-n:]):
-                copied = list(text)
-                for i in range(limit):
-                    copied.append(copied[start + n + i])
-                return copied[len(text) :]
-    return []
-
-
-@pytest.mark.parametrize(
-    ("text", "copied"),
-    [
-        ([5, 6, 7, 8, 9, 10, 11, 7, 8], [9, 10, 11, 7]),
-        ([1, 2, 3, 1, 2, 4, 1, 2], [4, 1, 2, 4]),
-        ([1, 2, 3, 9, 2, 4, 1, 2], [3, 9, 2, 4]),
-        ([3, 3, 3, 3], [3, 3, 3, 3]),
-        ([3, 3], [3, 3, 3, 3]),
-        ([1, 2, 3, 4], []),
-        ([1], []),
-        ([], []),
-        ([1, 2, 1, 2, 1], [2, 1, 2, 1]),
-    ],
-    ids=["match", "the latest", "the longest first", "all equal", "two equal", "no match", "one", "none", "period 2"],
-)
-def test_lookup_examples(text: Sequence[int], copied: Sequence[int]) -> None:
-    assert look_up(text) == copied
-
-
-def test_lookup_gives_no_more_than_it_is_asked_for() -> None:
-    for limit in range(8):
-        assert look_up([5, 6, 7, 8, 9, 10, 11, 7, 8], limit) == [9, 10, 11, 7, 8, 9, 10][:limit]
-
-
-@pytest.mark.parametrize("seed", range(80))
-def test_lookup_equals_a_plain_search_while_the_text_grows(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    size = int(rng.integers(1, 6))
-    text: list[int] = rng.integers(0, rng.integers(2, 8), size=rng.integers(0, 30)).tolist()
-    drafter = PromptLookup(size)
-    drafter.begin(text)
-    for _ in range(25):
-        limit = int(rng.integers(1, 12))
-        got = drafter.propose(proposal(text, limit))
-        assert list(got.tokens) == plain_search(text, limit, size), f"text {text}, n-grams up to {size}"
-        assert got.distributions is None
-        assert set(got.tokens) <= set(text), "an id that the text does not hold"
-        text += rng.integers(0, 8, size=rng.integers(1, 4)).tolist()
-
-
-class CountingDict(dict[tuple[int, ...], int]):
-    """A dict that counts how often it is asked or changed."""
-
-    operations = 0
-
-    def get(self, key: Any, default: Any = None, /) -> Any:
-        CountingDict.operations += 1
-        return super().get(key, default)
-
-    def __setitem__(self, key: tuple[int, ...], value: int) -> None:
-        CountingDict.operations += 1
-        super().__setitem__(key, value)
-
-
-@pytest.mark.parametrize("length", [200, 32_000])
-def test_a_proposal_costs_the_same_at_any_length(length: int) -> None:
-    drafter = PromptLookup(4)
-    drafter._behind = [CountingDict() for _ in range(4)]
-    CountingDict.operations = 0
-    text = np.random.default_rng(0).integers(0, 50_000, size=length).tolist()
-    drafter.begin(text)
-    assert CountingDict.operations <= 4 * length
-    CountingDict.operations = 0
-    drafter.propose(proposal([*text, 1], 15))
-    assert CountingDict.operations <= 8, "four n-grams looked up, at most four added for one new token"
 
 
 def test_no_drafter_proposes_nothing() -> None:
@@ -300,22 +215,3 @@ def test_the_fakes_do_what_they_are_named_for() -> None:
     noisy = blurred(SCRIPT, 5.0)
     assert not np.array_equal(noisy([1, 2]), SCRIPT([1, 2]))
     assert np.array_equal(noisy([1, 2]), noisy([1, 2]))
-
-
-@pytest.mark.parametrize(
-    ("text", "shortest", "expected"),
-    [
-        ([5, 6, 7, 8, 9, 10, 11, 7, 8], 3, []),
-        ([5, 6, 7, 8, 9, 10, 11, 6, 7, 8], 3, [9, 10, 11]),
-        ([5, 6, 7, 8, 9, 10, 11, 5, 6, 7, 8], 3, [9, 10, 11, 5, 6, 7]),
-        ([5, 6, 7, 8, 9, 10, 11, 7, 8], 2, [9, 10]),
-    ],
-)
-def test_a_short_match_drafts_nothing_and_one_just_long_enough_no_more_than_itself(
-    text: list[int], shortest: int, expected: list[int]
-) -> None:
-    assert list(PromptLookup(4, shortest).propose(proposal(text, 6)).tokens) == expected
-
-
-def test_the_shortest_match_is_never_above_the_longest_looked_for() -> None:
-    assert list(PromptLookup(1, 3).propose(proposal([5, 6, 7, 5], 3)).tokens) == [6, 7, 5]

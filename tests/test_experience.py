@@ -18,9 +18,9 @@ from fake_model import FakeCache, random_script
 from specui import experience
 from specui.engine import costs as costs_module
 from specui.engine.checkpoint import Rollback
-from specui.engine.controller import Experience, Known
 from specui.engine.costs import CALIBRATION_ROWS, FEW_PASSES, PassCosts, Record
 from specui.engine.drafting import Outcome
+from specui.engine.economy import Experience, Known
 from specui.engine.verification import Draft
 from specui.errors import RollbackError
 from specui.experience import Key, load, save

@@ -10,9 +10,11 @@ from fake_model import Done, FakeCache, FakeDrafters, Plan, Script, answer, asse
 
 from specui.config import DraftingSettings, SpeculationMode, StepSettings
 from specui.engine import decoder as decoder_module
-from specui.engine.controller import Auto, Experience
+from specui.engine.controller import Auto
 from specui.engine.costs import PassCosts
-from specui.engine.drafting import Drafter, PromptLookup
+from specui.engine.drafting import Drafter
+from specui.engine.economy import Experience
+from specui.engine.lookup import PromptLookup
 from specui.engine.stats import FEWEST_PLAIN_PASSES, FEWEST_TOKENS, PlainPasses, StatsRecorder, StepRecord
 from specui.engine.thinking import MAX_COLUMNS, Choice, ChoiceLog, Thinking
 

@@ -11,8 +11,9 @@ from asking import MODES, SEA, ask
 from specui.catalog import PairFiles
 from specui.config import SamplingSettings, SpeculationMode
 from specui.engine.dice import Dice
-from specui.engine.drafting import Drafter, DraftModel, PromptLookup, Proposal, common_prefix
+from specui.engine.drafting import Drafter, DraftModel, Proposal, common_prefix
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
+from specui.engine.lookup import PromptLookup
 from specui.engine.sampling import Logits, distribution
 from specui.engine.verification import Rules, choose, verify
 from specui.runtime import Runtime

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from specui.config import MAX_DRAFT_TOKENS_LIMIT
 from specui.engine.drafting import TokenCache
 
-CALIBRATION_ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+CALIBRATION_ROWS = (1, 4, 8, 16, 2, 3, 6, 12, 32)
+"""What is measured, the sizes that tell most first: a large model may leave no time for all."""
+LEAST_ROOM = 16
+"""Tokens that must fit for a calibration to be worth it."""
 CALIBRATION_SECONDS = 0.6
 CALIBRATION_LIMIT_SECONDS = 2.0
 """Rows are measured twice, again until the first time is spent, never past the second; the least reading counts."""
@@ -45,18 +48,15 @@ class PassCosts:
     def __init__(self, seconds_by_rows: Mapping[int, float]) -> None:
         self._points = dict(sorted(seconds_by_rows.items()))
         self._drift = 1.0
-        self.table: list[float] = []
-        """Expected seconds by number of rows, drift and padding included; place 0 is not used."""
-        self._plain: list[float] = []
-        self._fill_table()
+        self._fill_tables()
 
     def seconds(self, rows: int) -> float:
-        """Return the expected seconds of a pass of 1 to MOST_ROWS rows, drift included."""
-        return self.table[rows]
+        """Return the expected seconds of a pass of 1 to MOST_ROWS rows, drift and padding included."""
+        return self._drift * self._padded[rows]
 
     def unpadded_seconds(self, rows: int) -> float:
         """Return the expected seconds of a pass that is left as it is."""
-        return self._plain[rows]
+        return self._drift * self._plain[rows]
 
     def padded(self, rows: int, most: int) -> int:
         """Return the cheapest size of `rows` to `most` rows for a pass over `rows` tokens, the shortest of equals."""
@@ -71,28 +71,29 @@ class PassCosts:
 
     def observe(self, rows: int, seconds: float) -> None:
         """Learn from one pass."""
-        point = self._points.setdefault(rows, self._between(rows))
+        point = self._points.setdefault(rows, self._plain[rows])
         ratio = min(4.0, max(0.25, seconds / point))
         if rows == 1:
             self._drift += 0.1 * (ratio - self._drift)
         else:
             self._points[rows] = point * (1 + 0.15 * (min(2.0, ratio / self._drift) - 1))
-        self._fill_table()
+            self._fill_tables()
 
     def doubt(self, rows: int) -> None:
         """Hold a size a little cheaper: its passes are padded, so that no reading could tell if it is held too dear.
 
         In the end it is tried again. Where it is as dear as thought, that costs about a hundredth of the time.
         """
-        self._points[rows] = DOUBT * self._points.get(rows, self._between(rows))
-        self._fill_table()
+        self._points[rows] = DOUBT * self._points.get(rows, self._plain[rows])
+        self._fill_tables()
 
-    def _fill_table(self) -> None:
-        self._plain = [0.0] + [self._drift * seconds for seconds in self._lines()]
+    def _fill_tables(self) -> None:
+        """Work out the seconds by number of rows, without drift: as they are, and padded. Place 0 is not used."""
+        self._plain = [0.0, *self._lines()]
         table = self._plain.copy()
         for rows in range(MOST_ROWS - 1, 1, -1):
             table[rows] = min(table[rows], table[rows + 1])
-        self.table = table
+        self._padded = table
 
     def _lines(self) -> list[float]:
         """Return the seconds of 1 to MOST_ROWS rows along the lines between the points, without drift."""
@@ -105,14 +106,11 @@ class PassCosts:
             row, seconds = next_row, next_seconds
         return line + [seconds * each / row for each in range(row + 1, MOST_ROWS + 1)]
 
-    def _between(self, rows: int) -> float:
-        return self._lines()[rows - 1]
-
 
 def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
     """Measure passes on `cache` behind what it holds, and cut it back; `filler` is any valid token id.
 
-    Needs room for CALIBRATION_ROWS[-1] tokens. Raises RollbackError where the cache cannot be cut.
+    Needs room for LEAST_ROOM tokens. Raises RollbackError where the cache cannot be cut.
     """
     length = len(cache.tokens)
     sizes = [rows for rows in CALIBRATION_ROWS if rows <= min(cache.max_rows, cache.n_ctx - length)]
@@ -185,7 +183,7 @@ class Record:
 
     def plus(self, hit: bool) -> Record:
         """Return the record with one more guess, the older ones weighing a little less."""
-        return Record(0.97 * self.hits + hit, 0.97 * self.trials + 1, self.seen + 1)
+        return Record(0.985 * self.hits + hit, 0.985 * self.trials + 1, self.seen + 1)
 
 
 class SuccessRates:

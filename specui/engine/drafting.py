@@ -1,18 +1,18 @@
 """Drafters: what proposes tokens for the target to verify.
 
-`NoDrafter` proposes nothing, `PromptLookup` copies what followed the same words before, `DraftModel` asks a small
-model. Knows token ids and a cache to decode with; nothing about the target, its logits, or text.
+`NoDrafter` proposes nothing, `DraftModel` asks a small model; `lookup.py` has the one that copies. Knows token ids and
+a cache to decode with; nothing about the target, its logits, or text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from specui.config import SamplingSettings
 from specui.engine.dice import Dice
-from specui.engine.sampling import Constraint, Distribution, Logits, distribution, top_probability
+from specui.engine.sampling import Constraint, Distribution, Logits, best_token, distribution, top_probability
 from specui.engine.verification import EMPTY_DRAFT, Draft, Window
 from specui.errors import RollbackError
 
@@ -45,6 +45,10 @@ class Proposal:
     sampling: SamplingSettings
     dice: Dice
     constraint: Constraint | None = None
+
+    def at_most(self, limit: int) -> Proposal:
+        """Return the same for drafts of at most `limit` tokens."""
+        return replace(self, limit=min(limit, self.limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,93 +97,6 @@ class NoDrafter:
         """Nothing to learn."""
 
 
-LONGEST_MATCH = 32
-"""Matches are measured up to this length."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """What lookup found behind `length` committed tokens: the continuation and how long the match in front of it is."""
-
-    tokens: Sequence[int]
-    match_length: int
-    length: int
-
-
-class PromptLookup:
-    """Copies what followed the latest earlier occurrence of the last tokens; longest match first (Saxena 2023).
-
-    One object reads one answer's text, which only grows, and keeps an index from every n-gram (n up to
-    `max_ngram_size`) to the place behind its latest occurrence, so that a proposal costs the same at any length.
-    An n-gram is indexed once a token follows it, so the text's own tail never matches itself. A copy that reaches the
-    end of the text goes on into its own tokens, which continues a repetition.
-
-    `propose` drafts nothing on a match shorter than `min_ngram_size`, and on one just as long no more than it is long:
-    short matches are mostly chance, and a wrong draft costs a long pass.
-    """
-
-    def __init__(self, max_ngram_size: int, min_ngram_size: int = 1) -> None:
-        self.max_ngram_size = max_ngram_size
-        self._min_ngram_size = min(min_ngram_size, max_ngram_size)
-        self._text: list[int] = []
-        self._behind: list[dict[tuple[int, ...], int]] = [{} for _ in range(max_ngram_size)]
-
-    def begin(self, prompt: Sequence[int]) -> Iterator[int]:
-        """Index the prompt."""
-        self._catch_up(prompt)
-        return iter(())
-
-    def propose(self, proposal: Proposal) -> Draft:
-        """Return the continuation of the longest, latest match, or an empty draft."""
-        candidate, shortest = self.find(proposal.committed, proposal.limit), self._min_ngram_size
-        if candidate is None or candidate.match_length < shortest:
-            return EMPTY_DRAFT
-        tokens = candidate.tokens[:shortest] if 1 < candidate.match_length == shortest else candidate.tokens
-        reach = proposal.constraint.reach(tokens) if proposal.constraint is not None else len(tokens)
-        return Draft(tokens[:reach])
-
-    def find(self, committed: Sequence[int], limit: int) -> Candidate | None:
-        """Return the continuation with the length of its match, or None."""
-        self._catch_up(committed)
-        start = self._find()
-        if start is None or limit < 1:
-            return None
-        text, period = self._text, len(self._text) - start
-        copied = text[start : start + limit]
-        while len(copied) < limit:
-            copied.append(copied[len(copied) - period])
-        return Candidate(copied, self._match_length(start), len(text))
-
-    def _match_length(self, start: int) -> int:
-        """Return how many tokens in front of `start` equal the text's tail, up to LONGEST_MATCH."""
-        text, length = self._text, len(self._text)
-        longest = min(start, LONGEST_MATCH)
-        return next((n for n in range(longest) if text[start - 1 - n] != text[length - 1 - n]), longest)
-
-    def accept(self, outcome: Outcome) -> None:
-        """Nothing to learn: the text itself is the state."""
-
-    def _catch_up(self, committed: Sequence[int]) -> None:
-        for token in committed[len(self._text) :]:
-            self._index_tail()
-            self._text.append(token)
-
-    def _index_tail(self) -> None:
-        """Index the n-grams that end the text: a token is about to follow them."""
-        length = len(self._text)
-        for n in range(1, min(self.max_ngram_size, length) + 1):
-            self._behind[n - 1][tuple(self._text[length - n :])] = length
-
-    def _find(self) -> int | None:
-        """Return the place behind the latest earlier occurrence of the longest possible tail."""
-        length = len(self._text)
-        for n in range(min(self.max_ngram_size, length), 0, -1):
-            place = self._behind[n - 1].get(tuple(self._text[length - n :]))
-            if place is not None:
-                return place
-        return None
-
-
 Take = Literal["leave", "last", "go-on"]
 """What to do with a drafted token: leave it out and end, take it and end, take it and draft another."""
 
@@ -218,6 +135,8 @@ class DraftModel:
         """Rows that the last proposal decoded, one after the other."""
         self.rows_caught_up = 0
         """Committed tokens that the last proposal had to read first."""
+        self.watch: Callable[[float, bool], None] | None = None
+        """Told of guesses at tokens that were read: the confidence in the best token, and whether it was right."""
 
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Evaluate all of the prompt but its last token, which the first proposal evaluates with what follows."""
@@ -238,31 +157,46 @@ class DraftModel:
         limit = min(proposal.limit, cache.n_ctx - len(committed))
         if limit < 1:
             return EMPTY_DRAFT
-        keep = rewind(cache, committed[:-1])
-        for _ in evaluate(cache, committed[keep:], rows=1):
-            pass
-        self.rows_caught_up = len(committed) - keep
+        last_row = self._catch_up(committed)
         if judge is None and self._p_min > 0:
             judge = self._judge_by_p_min
-        return self._write(proposal, limit, judge)
+        return self._write(proposal, limit, judge, last_row)
+
+    def _catch_up(self, committed: Sequence[int]) -> int:
+        """Read what was committed; return the row with the logits behind it."""
+        cache = self._cache
+        keep = rewind(cache, committed[:-1])
+        self.rows_caught_up = len(committed) - keep
+        last_part = (self.rows_caught_up - 1) % cache.n_batch + 1
+        rows = 1 if self.watch is None else min(last_part, cache.max_rows)
+        for _ in evaluate(cache, committed[keep:], rows):
+            pass
+        if self.watch is not None:
+            for row, token in enumerate(committed[len(committed) - rows + 1 :]):
+                guess = _guess(cache.logits(row)[: self._n_vocab], 0, 1)
+                self.watch(guess.probability, guess.token == token)
+        return rows - 1
 
     def _judge_by_p_min(self, guess: Guess) -> Take:
         return "leave" if guess.probability < self._p_min else "go-on"
 
-    def _write(self, proposal: Proposal, limit: int, judge: Judge | None) -> Draft:
+    def _write(self, proposal: Proposal, limit: int, judge: Judge | None, last_row: int) -> Draft:
         tokens: list[int] = []
         distributions: list[Distribution] = []
         sampling = proposal.sampling
         constraint = proposal.constraint.fork() if proposal.constraint is not None else None
         while True:
-            row = self._cache.logits(0)[: self._n_vocab]
+            row = self._cache.logits(0 if tokens else last_row)[: self._n_vocab]
             take = judge(_guess(row, len(tokens), limit)) if judge else "go-on"
             if take == "leave":
                 break
             recent = Window(proposal.committed, tokens, sampling).at(len(tokens))
-            place = len(proposal.committed) + len(tokens)
-            distributions.append(distribution(row, recent, sampling, constraint))
-            tokens.append(distributions[-1].draw(proposal.dice, "token" if self._coupled else "draft", place))
+            if sampling.greedy:
+                tokens.append(best_token(row, recent, sampling, constraint))
+            else:
+                place = len(proposal.committed) + len(tokens)
+                distributions.append(distribution(row, recent, sampling, constraint))
+                tokens.append(distributions[-1].draw(proposal.dice, "token" if self._coupled else "draft", place))
             if constraint is not None:
                 constraint.push(tokens[-1])
             if take == "last" or len(tokens) == limit:

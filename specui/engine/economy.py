@@ -1,0 +1,252 @@
+"""What mode `auto` knows: what passes and draft tokens cost here, how often guesses hold, what its choices promise.
+
+Lives as long as a lane, across answers, and can be kept between starts. Knows costs and rates; nothing about how
+drafts are found or made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from specui.config import DEFAULT_MAX_DRAFT_TOKENS
+from specui.engine.costs import MOST_ROWS, PassCosts, Record, SuccessRates
+from specui.engine.drafting import Outcome
+from specui.engine.lookup import AGREEMENTS, MATCH_BOUNDS
+from specui.engine.thinking import ChoiceLog, MatchRate, Stair, Thinking
+
+LOOKUP_PRIORS = {
+    "alone": (0.35, 0.5, 0.6, 0.75, 0.85, 0.92, 0.92, 0.95),
+    "agreed": (0.8, 0.82, 0.86, 0.9, 0.96, 0.985, 0.99, 0.995),
+    "disputed": (0.15, 0.35, 0.4, 0.45, 0.6, 0.8, 0.85, 0.93),
+}
+"""How often a copied token is right before anything is known here, by length of match."""
+
+HAZARD_PRIOR, HAZARD_WEIGHT, HAZARD_MEMORY = 2.5, 2.0, 0.98
+"""A new answer is met with caution: as if so many times the misses expected had been seen, which weighs like so many
+misses. The last is what is left of a guess after each later one."""
+
+CONFIDENCE_BOUNDS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
+CONFIDENCE_PRIORS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
+ACCEPTANCE_PRIOR = 0.92
+"""A new draft model is believed in until it is known better: only who drafts finds out."""
+
+CATCH_UP_SHARE = 0.25
+"""Reading a committed token costs the draft model this share of writing one."""
+FEWEST_STEPS = 16
+"""Reading what the draft model has missed is spread over at least so many steps to come."""
+CREDIT_TOKENS, MOST_CREDIT_TOKENS = 3.0, 64.0
+"""What an answer's drafts may lose to begin with and at most, in tokens' worth of plain decoding."""
+ALLOWANCE = 0.015
+"""They may lose this share of the time spent on plain steps besides."""
+SURE = 0.15
+"""A draft that risks less than this share of what it is expected to gain is no gamble and always allowed."""
+MARGIN = 1.02
+"""A draft must promise this much more than a plain step."""
+
+
+class LookupRates:
+    """How often copied tokens are right, by the class that `lookup.evidence` gives them.
+
+    Texts differ in more than classes tell, so one factor for all classes says how much more often than usual copies
+    fail in this answer: misses seen to misses expected.
+    """
+
+    def __init__(self) -> None:
+        priors = [prior for each in zip(*LOOKUP_PRIORS.values(), strict=True) for prior in each]
+        self._usual = SuccessRates(range(1, len(priors)), priors)
+        self.begin_answer()
+
+    def begin_answer(self) -> None:
+        """Forget how the last answer differed."""
+        self._misses, self._expected = HAZARD_PRIOR * HAZARD_WEIGHT, HAZARD_WEIGHT
+        self._table: list[float] | None = None
+
+    @property
+    def table(self) -> list[float]:
+        """The estimate for each class, as it is at present."""
+        if self._table is None:
+            hazard = self._misses / self._expected
+            self._table = [max(0.0, 1 - hazard * (1 - record.rate)) for record in self._usual.records]
+        return self._table
+
+    def observe(self, evidence: int, hit: bool) -> None:
+        """Learn from one token, copied or only thought of."""
+        prior = HAZARD_WEIGHT * (1 - HAZARD_MEMORY)
+        self._misses = HAZARD_MEMORY * self._misses + HAZARD_PRIOR * prior + (not hit)
+        self._expected = HAZARD_MEMORY * self._expected + prior + 1 - self._usual.rate(evidence)
+        self._usual.observe(evidence, hit)
+        self._table = None
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """What is known, class by class."""
+        return self._usual.records
+
+    def recall(self, records: Sequence[Record]) -> None:
+        """Go on from what was known before."""
+        self._usual.recall(records)
+        self._table = None
+
+    def by_length(self) -> tuple[MatchRate, ...]:
+        """Return the usual rate by length of match, all agreements together."""
+        width, rates = len(AGREEMENTS), []
+        for place, length in enumerate((1, *MATCH_BOUNDS)):
+            records = self.records[width * place : width * (place + 1)]
+            hits, trials = sum(each.hits for each in records), sum(each.trials for each in records)
+            rates.append(MatchRate(length, hits / trials, sum(each.seen for each in records)))
+        return tuple(rates)
+
+
+class Stake:
+    """What an answer's drafts may lose: what they have won, a little credit, and a small share of the answer's time.
+
+    Expected gains can deceive where a text differs from those before it; this bounds what that may cost.
+    """
+
+    def __init__(self, plain_seconds: float) -> None:
+        self.seconds = CREDIT_TOKENS * plain_seconds
+
+    def settle(self, outcome: Outcome, plain_seconds: float) -> None:
+        """Take account of a step, where plain decoding takes `plain_seconds` a token."""
+        seconds = outcome.verify_seconds + outcome.draft_seconds
+        won = (outcome.num_accepted + 1) * plain_seconds - seconds if outcome.draft else ALLOWANCE * seconds
+        self.seconds = min(self.seconds + won, MOST_CREDIT_TOKENS * plain_seconds)
+
+    def allows(self, risk_seconds: float, gain_seconds: float) -> bool:
+        """Return whether a draft may be tried that risks so much to gain so much."""
+        return risk_seconds <= max(self.seconds, SURE * gain_seconds)
+
+
+class DraftEconomy:
+    """What the draft model costs and how often it is right. Outlives an answer."""
+
+    def __init__(self, token_seconds: float) -> None:
+        self.token_seconds = token_seconds
+        self.acceptance = ACCEPTANCE_PRIOR
+        self.by_confidence = SuccessRates(CONFIDENCE_BOUNDS, CONFIDENCE_PRIORS)
+
+    def observe(self, confidence: float, hit: bool) -> None:
+        """Learn whether one guess of the draft model was right."""
+        self.by_confidence.observe(confidence, hit)
+        self.acceptance += 0.05 * (hit - self.acceptance)
+
+    def observe_time(self, seconds: float, rows: float) -> None:
+        """Learn from the time that a proposal took, worth `rows` passes of one row."""
+        reading = min(seconds / rows, 2 * self.token_seconds)
+        self.token_seconds += 0.1 * (reading - self.token_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What `auto` knows, to be kept between starts; `draft_token_seconds` None: no draft model was measured."""
+
+    pass_seconds: Mapping[int, float]
+    by_match: tuple[Record, ...]
+    by_confidence: tuple[Record, ...]
+    acceptance: float
+    draft_token_seconds: float | None
+
+
+SHOWN_STAIRS = DEFAULT_MAX_DRAFT_TOKENS["prompt-lookup"] + 1
+"""Passes of up to so many rows are shown in the staircase."""
+
+
+class _Promise:
+    """What the last choices promised: tokens and seconds, the older ones weighing less."""
+
+    def __init__(self) -> None:
+        self._tokens = self._seconds = 0.0
+
+    def add(self, tokens: float, seconds: float) -> None:
+        self._tokens = 0.9 * self._tokens + tokens
+        self._seconds = 0.9 * self._seconds + seconds
+
+    def gain(self, plain_seconds: float) -> float | None:
+        """Return the promised tokens/s in those of plain decoding."""
+        return plain_seconds * self._tokens / self._seconds if self._seconds > 0 else None
+
+
+class Experience:
+    """What `auto` knows about this machine and this pair: it lives as long as the lane, across answers."""
+
+    def __init__(self, costs: PassCosts, draft_token_seconds: float | None = None) -> None:
+        self.costs = costs
+        self.lookup = LookupRates()
+        self.draft = DraftEconomy(costs.seconds(1) if draft_token_seconds is None else draft_token_seconds)
+        self.decode_seconds = 0.0
+        self.explored_seconds = 0.0
+        self.begin_answer()
+
+    def begin_answer(self) -> None:
+        """Forget what was chosen in the last answer; what was learned stays."""
+        self.lookup.begin_answer()
+        self.stake = Stake(self.costs.seconds(1))
+        self.choices = ChoiceLog()
+        self.promise = _Promise()
+
+    def known(self, with_draft: bool) -> Known:
+        """Return what is worth keeping; `with_draft`: what a draft token costs was measured."""
+        seconds = self.draft.token_seconds if with_draft else None
+        records = self.lookup.records, self.draft.by_confidence.records
+        return Known(self.costs.points, *records, self.draft.acceptance, seconds)
+
+    def recall(self, known: Known) -> None:
+        """Go on from what was kept, at the pace of today; the costs of passes are `costs` already."""
+        self.lookup.recall(known.by_match)
+        self.draft.by_confidence.recall(known.by_confidence)
+        self.draft.acceptance = known.acceptance
+        if known.draft_token_seconds is not None:
+            pace = self.costs.seconds(1) / known.pass_seconds[1]
+            self.draft.token_seconds = pace * known.draft_token_seconds
+
+    def thinking(self, with_draft: bool) -> Thinking | None:
+        """Return what faces may show, or None where `auto` has not chosen yet; `with_draft`: it may ask a model."""
+        if not self.choices:
+            return None
+        costs = self.costs
+        return Thinking(
+            choices=self.choices.choices(),
+            stairs=tuple(self._stair(rows) for rows in range(1, SHOWN_STAIRS + 1)),
+            matches=self.lookup.by_length(),
+            draft_token_seconds=self.draft.token_seconds if with_draft else None,
+            draft_acceptance=self.draft.acceptance if with_draft else None,
+            expected_gain=self.promise.gain(costs.seconds(1)),
+        )
+
+    def _stair(self, rows: int) -> Stair:
+        costs = self.costs
+        padded = costs.padded(rows, MOST_ROWS)
+        return Stair(rows, costs.unpadded_seconds(rows), padded, costs.unpadded_seconds(padded))
+
+    def allows(self, tokens: float, survivals: Sequence[float], seconds: float) -> bool:
+        """Return whether a step may be tried that takes `seconds` for so many expected tokens.
+
+        At risk is what it costs beyond a plain step, if its draft does not pay for itself: `survivals` say how likely
+        each drafted token is kept.
+        """
+        plain = self.costs.seconds(1)
+        needed = min(len(survivals), max(1, ceil(seconds / plain) - 1))
+        risk = (1 - survivals[needed - 1]) * max(0.0, seconds - plain)
+        return self.stake.allows(risk, tokens * plain - seconds)
+
+    def draft_gain(self, limit: int, acceptance: float | None = None) -> float:
+        """Return the most that drafts of up to `limit` tokens of the model gain over plain decoding, as a factor."""
+        costs, draft = self.costs, self.draft
+        survival = tokens = 1.0
+        best = 0.0
+        for length in range(1, limit + 1):
+            survival *= draft.acceptance if acceptance is None else acceptance
+            tokens += survival
+            best = max(best, tokens / (length * draft.token_seconds + costs.seconds(length + 1)))
+        return best * costs.seconds(1)
+
+    def observe_step(self, outcome: Outcome) -> None:
+        """Learn from one step's time."""
+        self.costs.observe(outcome.rows, outcome.verify_seconds)
+        wanted = len(outcome.draft) + 1
+        if 1 < wanted < outcome.rows:
+            self.costs.doubt(wanted)
+        self.decode_seconds += outcome.verify_seconds + outcome.draft_seconds
+        self.stake.settle(outcome, self.costs.seconds(1))

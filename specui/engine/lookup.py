@@ -1,0 +1,207 @@
+"""Prompt lookup: drafts copied from where the same words stood before, in the text itself or in texts at hand.
+
+Each place is found in constant time; which of several is copied is decided by how long the match in front of it is, how
+many others go on alike, and how recent it is. Knows token ids only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from specui.engine.drafting import Outcome, Proposal
+from specui.engine.verification import EMPTY_DRAFT, Draft
+
+INDEXED_NGRAM_SIZE = 4
+"""Places are found by n-grams of up to so many tokens; longer matches are told by comparing."""
+
+LONGEST_MATCH = 32
+"""Matches are measured up to this length."""
+
+MOST_PLACES = 12
+"""So many of the latest places are looked at, in each text."""
+
+MATCH_BOUNDS = (2, 3, 4, 6, 9, 14, 22)
+"""Matches are told apart by these lengths: 1, 2, 3, 4 to 5 and so on."""
+
+AGREEMENTS = ("alone", "agreed", "disputed")
+"""How other places with the same words go on: there are none, all go on alike, some go on otherwise."""
+
+
+def evidence(match_length: int, agreement: int) -> int:
+    """Return the class of a guess, by the length of its match and the place of its agreement in AGREEMENTS."""
+    return sum(match_length >= bound for bound in MATCH_BOUNDS) * len(AGREEMENTS) + agreement
+
+
+CLASSES = evidence(LONGEST_MATCH, len(AGREEMENTS))
+"""How many classes of guesses there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What lookup found behind `length` tokens: the continuation, and the class of each of its tokens."""
+
+    tokens: Sequence[int]
+    match_length: int
+    length: int
+    classes: Sequence[int] = ()
+
+
+class _Text:
+    """Tokens, with the places behind each n-gram's occurrences, from the latest back."""
+
+    def __init__(self, max_ngram_size: int) -> None:
+        self.tokens: list[int] = []
+        self._latest: list[dict[tuple[int, ...], int]] = [{} for _ in range(max_ngram_size)]
+        self._earlier: list[list[int]] = [[] for _ in range(max_ngram_size)]
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Write tokens. An n-gram is indexed once a token follows it, so the tail never matches itself."""
+        for token in tokens:
+            length = len(self.tokens)
+            for n, (latest, earlier) in enumerate(zip(self._latest, self._earlier, strict=True), start=1):
+                if n > length:
+                    earlier.append(0)
+                    continue
+                ngram = tuple(self.tokens[length - n :])
+                earlier.append(latest.get(ngram, 0))
+                latest[ngram] = length
+            self.tokens.append(token)
+
+    def places(self, ngram: tuple[int, ...]) -> Iterator[int]:
+        """Yield where tokens follow `ngram`, the latest first."""
+        n = len(ngram) - 1
+        place = self._latest[n].get(ngram, 0)
+        while place:
+            yield place
+            place = self._earlier[n][place]
+
+
+class Reference:
+    """Texts at hand that drafts may be copied from although no prompt holds them; indexed once, shared by answers."""
+
+    def __init__(self, texts: Sequence[Sequence[int]]) -> None:
+        self.texts: list[_Text] = []
+        for tokens in texts:
+            text = _Text(INDEXED_NGRAM_SIZE)
+            text.extend(tokens)
+            self.texts.append(text)
+
+    def __len__(self) -> int:
+        return sum(len(text.tokens) for text in self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    text: _Text
+    start: int
+    match_length: int
+
+
+class PromptLookup:
+    """Copies what followed an earlier occurrence of the last tokens (Saxena 2023; with texts at hand, He et al. 2023).
+
+    One object reads one answer's text, which only grows. Of the places behind the longest n-gram (n up to
+    `max_ngram_size`) that occurred before, the one with the longest match is copied; of equals what most of them go on
+    with, then the latest. A copy that reaches the end of the text goes on into its own tokens, which continues a
+    repetition.
+
+    `propose` drafts nothing on a match shorter than `min_ngram_size`, and on one just as long no more than it is long:
+    short matches are mostly chance, and a wrong draft costs a long pass.
+    """
+
+    def __init__(self, max_ngram_size: int, min_ngram_size: int = 1, reference: Reference | None = None) -> None:
+        self.max_ngram_size = max_ngram_size
+        self._min_ngram_size = min(min_ngram_size, max_ngram_size)
+        self._indexed = min(max_ngram_size, INDEXED_NGRAM_SIZE)
+        self._own = _Text(self._indexed)
+        self._texts = [self._own, *(reference.texts if reference is not None else ())]
+
+    def begin(self, prompt: Sequence[int]) -> Iterator[int]:
+        """Index the prompt."""
+        self._catch_up(prompt)
+        return iter(())
+
+    def propose(self, proposal: Proposal) -> Draft:
+        """Return the continuation of the best match, or an empty draft."""
+        candidate, shortest = self.find(proposal.committed, proposal.limit), self._min_ngram_size
+        if candidate is None or candidate.match_length < shortest:
+            return EMPTY_DRAFT
+        tokens = candidate.tokens[:shortest] if 1 < candidate.match_length == shortest else candidate.tokens
+        reach = proposal.constraint.reach(tokens) if proposal.constraint is not None else len(tokens)
+        return Draft(tokens[:reach])
+
+    def find(self, committed: Sequence[int], limit: int) -> Candidate | None:
+        """Return the best continuation with the length of its match, or None."""
+        self._catch_up(committed)
+        return self._find(self._own.tokens, limit, len(committed))
+
+    def find_behind(self, draft: Sequence[int], limit: int) -> Candidate | None:
+        """Return the best continuation of the committed text with `draft` behind it, or None."""
+        longest = LONGEST_MATCH - len(draft)
+        if longest < 1:
+            return None
+        return self._find([*self._own.tokens[-longest:], *draft], limit, len(self._own.tokens) + len(draft))
+
+    def _find(self, tail: Sequence[int], limit: int, length: int) -> Candidate | None:
+        """Return the best continuation of a text of `length` tokens that ends with `tail`."""
+        places = self._places(tail) if limit > 0 else []
+        if not places:
+            return None
+        best = self._best(places)
+        tokens = _copy(best, limit)
+        return Candidate(tokens, best.match_length, length, _classes(best, places, tokens))
+
+    def _places(self, tail: Sequence[int]) -> list[_Place]:
+        """Return the latest places behind the longest n-gram that ends `tail` and occurred before."""
+        for n in range(min(self._indexed, len(tail)), 0, -1):
+            ngram = tuple(tail[len(tail) - n :])
+            places = [
+                _Place(text, start, _match_length(text.tokens, start, tail))
+                for text in self._texts
+                for start in islice(text.places(ngram), MOST_PLACES)
+            ]
+            if places:
+                return places
+        return []
+
+    def _best(self, places: Sequence[_Place]) -> _Place:
+        longest = max(place.match_length for place in places)
+        equals = [place for place in places if place.match_length == longest]
+        if len(equals) == 1:
+            return equals[0]
+        nexts = [place.text.tokens[place.start] for place in equals]
+        return max(equals, key=lambda place: nexts.count(place.text.tokens[place.start]))
+
+    def accept(self, outcome: Outcome) -> None:
+        """Nothing to learn: the text itself is the state."""
+
+    def _catch_up(self, committed: Sequence[int]) -> None:
+        self._own.extend(committed[len(self._own.tokens) :])
+
+
+def _match_length(tokens: Sequence[int], start: int, tail: Sequence[int]) -> int:
+    """Return how many tokens in front of `start` equal the end of `tail`, up to LONGEST_MATCH."""
+    longest, end = min(start, len(tail), LONGEST_MATCH), len(tail)
+    return next((n for n in range(longest) if tokens[start - 1 - n] != tail[end - 1 - n]), longest)
+
+
+def _copy(place: _Place, limit: int) -> list[int]:
+    tokens, start = place.text.tokens, place.start
+    period, copied = len(tokens) - start, tokens[start : start + limit]
+    while len(copied) < limit:
+        copied.append(copied[len(copied) - period])
+    return copied
+
+
+def _classes(best: _Place, places: Sequence[_Place], tokens: Sequence[int]) -> list[int]:
+    """Return the class of each copied token; places that went on otherwise have no say any more."""
+    others = [place for place in places if place is not best]
+    classes = []
+    for i, token in enumerate(tokens):
+        going = [each for each in others if each.start + i < len(each.text.tokens)]
+        others = [each for each in going if each.text.tokens[each.start + i] == token]
+        agreement = 0 if not going else 1 if len(others) == len(going) else 2
+        classes.append(evidence(best.match_length + i, agreement))
+    return classes

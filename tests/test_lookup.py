@@ -1,0 +1,221 @@
+"""Prompt lookup: hand-made examples, a plain search as the judge, texts at hand, and what a proposal costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from specui.config import SamplingSettings
+from specui.engine.dice import Dice
+from specui.engine.drafting import Proposal
+from specui.engine.lookup import (
+    AGREEMENTS,
+    CLASSES,
+    INDEXED_NGRAM_SIZE,
+    LONGEST_MATCH,
+    MATCH_BOUNDS,
+    MOST_PLACES,
+    PromptLookup,
+    Reference,
+    evidence,
+)
+
+
+def proposal(committed: Sequence[int], limit: int) -> Proposal:
+    return Proposal(list(committed), limit, SamplingSettings(), Dice(0))
+
+
+def look_up(
+    text: Sequence[int], limit: int = 4, max_ngram_size: int = 4, reference: Reference | None = None
+) -> list[int]:
+    return list(PromptLookup(max_ngram_size, reference=reference).propose(proposal(text, limit)).tokens)
+
+
+def match_length(text: Sequence[int], place: int) -> int:
+    n = 0
+    while n < min(place, LONGEST_MATCH) and text[place - 1 - n] == text[len(text) - 1 - n]:
+        n += 1
+    return n
+
+
+def plain_search(text: Sequence[int], limit: int, max_ngram_size: int) -> list[int]:
+    """Look at every place for the rule of the docstring; a copy that reaches the end goes on into itself."""
+    for n in range(min(max_ngram_size, INDEXED_NGRAM_SIZE, len(text) - 1), 0, -1):
+        every = [end for end in range(len(text) - 1, n - 1, -1) if list(text[end - n : end]) == list(text[-n:])]
+        places = every[:MOST_PLACES]
+        if not places:
+            continue
+        longest = max(match_length(text, place) for place in places)
+        equals = [place for place in places if match_length(text, place) == longest]
+        votes = [text[place] for place in equals]
+        start = max(equals, key=lambda place: (votes.count(text[place]), place))
+        copied = list(text)
+        for i in range(limit):
+            copied.append(copied[start + i])
+        return copied[len(text) :]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("text", "copied"),
+    [
+        ([5, 6, 7, 8, 9, 10, 11, 7, 8], [9, 10, 11, 7]),
+        ([1, 2, 3, 1, 2, 4, 1, 2], [4, 1, 2, 4]),
+        ([1, 2, 3, 9, 2, 4, 1, 2], [3, 9, 2, 4]),
+        ([3, 3, 3, 3], [3, 3, 3, 3]),
+        ([3, 3], [3, 3, 3, 3]),
+        ([1, 2, 3, 4], []),
+        ([1], []),
+        ([], []),
+        ([1, 2, 1, 2, 1], [2, 1, 2, 1]),
+        ([9, 1, 2, 3, 4, 5, 8, 1, 2, 3, 4, 6, 9, 1, 2, 3, 4], [5, 8, 1, 2]),
+        ([7, 2, 5, 8, 2, 5, 9, 2, 6, 1, 2], [5, 9, 2, 6]),
+    ],
+    ids=[
+        "match",
+        "the latest",
+        "the longest first",
+        "all equal",
+        "two equal",
+        "no match",
+        "one",
+        "none",
+        "period 2",
+        "longer than the n-grams",
+        "what most go on with",
+    ],
+)
+def test_lookup_examples(text: Sequence[int], copied: Sequence[int]) -> None:
+    assert look_up(text) == copied
+
+
+def test_lookup_gives_no_more_than_it_is_asked_for() -> None:
+    for limit in range(8):
+        assert look_up([5, 6, 7, 8, 9, 10, 11, 7, 8], limit) == [9, 10, 11, 7, 8, 9, 10][:limit]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_lookup_equals_a_plain_search_while_the_text_grows(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 6))
+    text: list[int] = rng.integers(0, rng.integers(2, 8), size=rng.integers(0, 30)).tolist()
+    drafter = PromptLookup(size)
+    assert list(drafter.begin(text)) == []
+    for _ in range(25):
+        limit = int(rng.integers(1, 12))
+        got = drafter.propose(proposal(text, limit))
+        assert list(got.tokens) == plain_search(text, limit, size), f"text {text}, n-grams up to {size}"
+        assert got.distributions is None
+        assert set(got.tokens) <= set(text), "an id that the text does not hold"
+        text += rng.integers(0, 8, size=rng.integers(1, 4)).tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lookup_behind_a_draft_equals_lookup_in_the_text_with_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    text: list[int] = rng.integers(0, 6, size=60).tolist()
+    draft: list[int] = rng.integers(0, 6, size=int(rng.integers(1, 6))).tolist()
+    drafter = PromptLookup(4)
+    drafter.find(text, 5)
+    behind = drafter.find_behind(draft, 5)
+    assert behind is not None
+    assert behind.length == len(text) + len(draft)
+    places = [end for end in range(len(text) - 1, 3, -1) if (text + draft)[-4:] == text[end - 4 : end]]
+    if places:
+        nexts = {tuple((text[end:])[:1]) for end in places}
+        assert tuple(behind.tokens[:1]) in nexts
+    assert drafter.find(text, 5) is not None, "what was only drafted is not part of the text"
+    assert drafter._own.tokens == text
+
+
+@pytest.mark.parametrize(
+    ("text", "agreements"),
+    [
+        ([1, 2, 3, 4, 5, 9, 1, 2], ["alone"] * 3),
+        ([1, 2, 3, 4, 8, 1, 2, 3, 4, 9, 1, 2], ["agreed", "agreed", "disputed"]),
+        ([1, 2, 3, 7, 8, 1, 2, 3, 4, 9, 1, 2], ["agreed", "disputed", "alone"]),
+    ],
+    ids=["one place", "both alike, then not", "the other has no say any more"],
+)
+def test_each_copied_token_is_classed_by_how_the_other_places_go_on(text: list[int], agreements: list[str]) -> None:
+    found = PromptLookup(4).find(text, 3)
+    assert found is not None
+    assert [AGREEMENTS[each % len(AGREEMENTS)] for each in found.classes] == agreements
+
+
+def test_classes_tell_every_length_and_agreement_apart() -> None:
+    lengths = (1, *MATCH_BOUNDS)
+    classes = [evidence(length, agreement) for length in lengths for agreement in range(len(AGREEMENTS))]
+    assert classes == list(range(CLASSES))
+    assert evidence(3, 1) != evidence(4, 1) == evidence(5, 1)
+    assert evidence(LONGEST_MATCH + 40, 2) == CLASSES - 1, "a long copy goes on in the last class"
+
+
+def test_a_text_at_hand_is_copied_from_where_the_own_text_has_nothing() -> None:
+    reference = Reference([[20, 21, 22, 23, 24, 25], [30, 31, 32, 33]])
+    assert len(reference) == 10
+    assert look_up([1, 2, 21, 22, 23], reference=reference) == [24, 25, 24, 25]
+    assert look_up([1, 2, 30, 31], 2, reference=reference) == [32, 33]
+    assert look_up([1, 2, 30, 31], 2) == []
+
+
+def test_the_longer_match_wins_wherever_it_stands() -> None:
+    reference = Reference([[1, 2, 3, 4, 5, 6, 7, 8]])
+    assert look_up([4, 5, 6, 9, 1, 2, 3, 4, 5, 6], 2, reference=reference) == [7, 8]
+    assert look_up([9, 3, 4, 5, 6, 1, 8, 3, 4, 5, 6], 2, reference=reference) in ([1, 8], [7, 8])
+
+
+def test_a_text_at_hand_serves_many_answers_and_is_not_changed_by_them() -> None:
+    reference = Reference([[1, 2, 3, 4, 5, 6]])
+    for own in ([1, 2, 3], [9, 9, 3, 4], [2, 3]):
+        assert look_up(own, 2, reference=reference) == list(islice([1, 2, 3, 4, 5, 6], own[-1], own[-1] + 2))
+    assert len(reference) == 6
+
+
+def test_a_text_at_hand_works_with_shorter_ngrams_than_it_was_indexed_with() -> None:
+    assert look_up([7, 8, 4], 2, max_ngram_size=1, reference=Reference([[3, 4, 5, 6]])) == [5, 6]
+
+
+class CountingPlaces:
+    """Counts the places that lookup goes through."""
+
+    def __init__(self, drafter: PromptLookup) -> None:
+        self.count = 0
+        self._places = drafter._own.places
+        drafter._own.places = self.places  # type: ignore[method-assign]
+
+    def places(self, ngram: tuple[int, ...]) -> object:
+        for place in self._places(ngram):
+            self.count += 1
+            yield place
+
+
+@pytest.mark.parametrize("length", [200, 32_000])
+def test_a_proposal_costs_the_same_at_any_length(length: int) -> None:
+    drafter = PromptLookup(4)
+    counting = CountingPlaces(drafter)
+    text = np.random.default_rng(0).integers(0, 5, size=length).tolist()
+    drafter.propose(proposal(text, 15))
+    assert 0 < counting.count <= MOST_PLACES, "of all places with the same n-gram only the latest are looked at"
+
+
+@pytest.mark.parametrize(
+    ("text", "shortest", "expected"),
+    [
+        ([5, 6, 7, 8, 9, 10, 11, 7, 8], 3, []),
+        ([5, 6, 7, 8, 9, 10, 11, 6, 7, 8], 3, [9, 10, 11]),
+        ([5, 6, 7, 8, 9, 10, 11, 5, 6, 7, 8], 3, [9, 10, 11, 5, 6, 7]),
+        ([5, 6, 7, 8, 9, 10, 11, 7, 8], 2, [9, 10]),
+    ],
+)
+def test_a_short_match_drafts_nothing_and_one_just_long_enough_no_more_than_itself(
+    text: list[int], shortest: int, expected: list[int]
+) -> None:
+    assert list(PromptLookup(4, shortest).propose(proposal(text, 6)).tokens) == expected
+
+
+def test_the_shortest_match_is_never_above_the_longest_looked_for() -> None:
+    assert list(PromptLookup(1, 3).propose(proposal([5, 6, 7, 5], 3)).tokens) == [6, 7, 5]
