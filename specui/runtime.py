@@ -22,6 +22,7 @@ from specui.errors import NothingLoadedError, SpecUIError
 from specui.generation import Generation, GenerationRequest, Progress
 from specui.lane import Lane
 from specui.line import Job, Line
+from specui.reference_index import ReferenceIndex
 from specui.weights import Shelf
 
 log = logging.getLogger("specui")
@@ -52,6 +53,7 @@ class _Pair:
         settings = replace(settings, ctx_size=settings.ctx_size or files.ctx_size)
         self.lane = Lane(shelf, files.target, files.draft, settings)
         self.model = self.lane.model
+        self.references = ReferenceIndex(self.model)
 
     def describe(self) -> LoadedPair:
         draft = self.lane.draft
@@ -196,6 +198,7 @@ class Runtime:
         generation.publish(replace(generation.progress, phase="failed", error=error))
 
     def _answer(self, generation: Generation) -> None:
+        """Write an answer. What it may copy from is read before its clock starts."""
         pair = self._pair
         if pair is None:
             raise NothingLoadedError
@@ -206,7 +209,9 @@ class Runtime:
             prompt = render_prompt(generation.request, pair.model, lambda: pair.template, lane.target.n_ctx)
             if generation.request.fresh:
                 lane.reset()
-            lane.begin_answer(generation.settings.drafting, generation.cancelled.is_set)
+            cancelled = generation.cancelled.is_set
+            reference = pair.references.of(generation.request.references, cancelled)
+            lane.begin_answer(generation.settings.drafting, cancelled, reference)
             Answer(generation, lane, prompt).run()
         finally:
             generation.when_cancelled(None)

@@ -23,10 +23,13 @@ from specui.config import StepSettings
 from specui.engine.chat import ChatTemplate, Prompt
 from specui.engine.decoder import ABORTED
 from specui.engine.drafting import common_prefix
+from specui.engine.llama import Model
+from specui.engine.lookup import Reference
 from specui.errors import DecodeError, SpecUIError
 from specui.generation import Generation, GenerationRequest, Progress
 from specui.lane import Lane
 from specui.line import Job
+from specui.reference_index import ReferenceIndex
 from specui.runtime import Runtime
 
 log = logging.getLogger("specui")
@@ -83,13 +86,14 @@ def _named(label: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A lane that is ready to run: what its caches start with and the prompt it answers."""
+    """A lane that is ready to run: what its caches start with, the prompt it answers, and what it may copy from."""
 
     spec: LaneSpec
     lane: Lane
     request: GenerationRequest
     prompt: Prompt
     prefix: Sequence[int]
+    reference: Reference | None
 
 
 class _Running:
@@ -131,6 +135,7 @@ class _Run:
         self._race = race
         self._runtime = runtime
         self._lanes: list[Lane] = []
+        self._references: dict[Model, ReferenceIndex] = {}
         self._drawing = Drawing(race)
         self._seed = secrets.randbits(32)
 
@@ -212,7 +217,12 @@ class _Run:
             turns = [(message.role, message.content) for message in request.messages]
             other = template.tokens([*turns[:-1], (turns[-1][0], OTHER_TEXT)])
             prefix = prompt.token_ids[: min(common_prefix(other, prompt.token_ids), len(prompt.token_ids) - 1)]
-        return _Entry(spec, lane, request, prompt, prefix)
+        return _Entry(spec, lane, request, prompt, prefix, self._reference(lane.model, request.references))
+
+    def _reference(self, model: Model, texts: Sequence[str]) -> Reference | None:
+        """Return the reference texts, indexed once for all lanes on one model."""
+        index = self._references.setdefault(model, ReferenceIndex(model))
+        return index.of(texts, self._race.cancelled.is_set)
 
     def _seeded(self, settings: StepSettings) -> StepSettings:
         """Return the settings with the race's seed where they have none: lanes and repeats share it."""
@@ -229,7 +239,8 @@ class _Run:
     def _begin(self, entry: _Entry) -> _Running:
         with _named(entry.spec.label):
             entry.lane.reset(entry.prefix)
-            entry.lane.begin_answer(entry.request.settings.drafting, self._race.cancelled.is_set)
+            drafting, cancelled = entry.request.settings.drafting, self._race.cancelled.is_set
+            entry.lane.begin_answer(drafting, cancelled, entry.reference)
             return _Running(entry, Answer(Generation(entry.request), entry.lane, entry.prompt))
 
     def _repeat(self, entries: Sequence[_Entry], order: Sequence[int], repeat: int) -> list[Progress]:
