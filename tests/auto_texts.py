@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from fake_clock import Clock
@@ -21,12 +21,20 @@ UNIT = 0.01
 """Seconds of a target pass of one row in the simulations."""
 READING_SHARE = 0.25
 """Reading a token costs the fake draft model this share of writing one."""
-STAIRS = {1: 1.0, 2: 1.3, 3: 1.35, 4: 1.4, **dict.fromkeys(range(5, 9), 2.2), **dict.fromkeys(range(9, 17), 3.6)}
-CLIFF_4 = {**dict.fromkeys(range(1, 5), 1.0), **dict.fromkeys(range(5, 17), 12.0)}
-CLIFF_8 = {**dict.fromkeys(range(1, 9), 1.0), **dict.fromkeys(range(9, 17), 9.0)}
-FLAT = dict.fromkeys(range(1, 17), 1.0)
-HALF_COUNTS = {rows: 0.5 + 0.5 * rows for rows in range(1, 17)}
-EVERY_ROW_COUNTS = {rows: float(rows) for rows in range(1, 17)}
+
+
+def steps(prices: Mapping[int, float]) -> dict[int, float]:
+    """Return the price of 1 to 64 rows, in single passes; `prices` hold those of up to so many rows."""
+    bounds = sorted(prices)
+    return {rows: prices[next(bound for bound in bounds if rows <= bound)] for rows in range(1, 65)}
+
+
+STAIRS = steps({1: 1.0, 2: 1.3, 3: 1.35, 4: 1.4, 8: 2.2, 16: 3.6, 32: 7.2, 48: 10.8, 64: 14.4})
+CLIFF_4 = steps({4: 1.0, 16: 12.0, 32: 24.0, 64: 48.0})
+CLIFF_8 = steps({8: 1.0, 16: 9.0, 32: 18.0, 64: 36.0})
+FLAT = steps({64: 1.0})
+HALF_COUNTS = {rows: 0.5 + 0.5 * rows for rows in range(1, 65)}
+EVERY_ROW_COUNTS = {rows: float(rows) for rows in range(1, 65)}
 
 Text = Sequence[int]
 

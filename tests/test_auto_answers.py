@@ -55,6 +55,7 @@ class AutoDrafters(FakeDrafters):
 
     def begin_answer(self) -> None:
         super().begin_answer()
+        self.experience.begin_answer()
         self._auto = None
 
     def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
@@ -189,11 +190,13 @@ def test_a_text_that_repeats_is_written_by_lookup(clock: Clock) -> None:
     assert ratio <= 0.4, f"16 rows cost 3.6 passes: expected well under half of plain decoding, took {ratio:.0%}"
 
 
-def test_lookup_writes_what_repeats_where_the_draft_is_dear(clock: Clock) -> None:
-    simulation = Simulation(clock, Pair(looping_text(ahead_of(90)), 0.5))
+@pytest.mark.parametrize(("share", "reads"), [(0.5, True), (1.0, False)])
+def test_lookup_writes_what_repeats_where_the_draft_is_dear(clock: Clock, share: float, reads: bool) -> None:
+    simulation = Simulation(clock, Pair(looping_text(ahead_of(90)), share))
     assert simulation.against_plain(90) <= 0.4
     assert simulation.draft is not None
-    assert simulation.draft.calls == [], "the match is long and free"
+    assert bool(simulation.draft.calls) is reads, "a model that can win reads the prompt, another never does"
+    assert all(rows == 0 for _, rows in simulation.draft.calls), "the match is long and free: the model is not asked"
 
 
 def test_a_draft_that_goes_bad_in_the_middle_is_left(clock: Clock) -> None:
