@@ -20,6 +20,7 @@ LOOKUP_PRIORS = {
     "alone": (0.35, 0.5, 0.6, 0.75, 0.85, 0.92, 0.92, 0.95),
     "agreed": (0.8, 0.82, 0.86, 0.9, 0.96, 0.985, 0.99, 0.995),
     "disputed": (0.15, 0.35, 0.4, 0.45, 0.6, 0.8, 0.85, 0.93),
+    "resumed": (0.45, 0.75, 0.8, 0.9, 0.9, 0.93, 0.95, 0.97),
 }
 """How often a copied token is right before anything is known here, by length of match."""
 

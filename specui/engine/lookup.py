@@ -25,8 +25,15 @@ MOST_PLACES = 12
 MATCH_BOUNDS = (2, 3, 4, 6, 9, 14, 22)
 """Matches are told apart by these lengths: 1, 2, 3, 4 to 5 and so on."""
 
-AGREEMENTS = ("alone", "agreed", "disputed")
-"""How other places with the same words go on: there are none, all go on alike, some go on otherwise."""
+AGREEMENTS = ("alone", "agreed", "disputed", "resumed")
+"""How other places with the same words go on: there are none, all go on alike, some go on otherwise; or it does not
+matter, since the place takes up a long copy again that broke off shortly before."""
+RESUMED = AGREEMENTS.index("resumed")
+
+FOLLOWED_MATCH = 8
+"""From such a match on a text is held to follow the place."""
+RESUME_REACH, RESUME_MEMORY = 16, 48
+"""How far behind the place that was followed a copy may be taken up again, and for how many tokens after that."""
 
 
 def evidence(match_length: int, agreement: int) -> int:
@@ -97,6 +104,15 @@ class _Place:
     text: _Text
     start: int
     match_length: int
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """The place that the text followed when it was `length` tokens long."""
+
+    place: _Place
+    length: int
 
 
 class PromptLookup:
@@ -104,8 +120,8 @@ class PromptLookup:
 
     One object reads one answer's text, which only grows. Of the places behind the longest n-gram (n up to
     `max_ngram_size`) that occurred before, the one with the longest match is copied; of equals what most of them go on
-    with, then the latest. A copy that reaches the end of the text goes on into its own tokens, which continues a
-    repetition.
+    with, then the latest. Where a long copy broke off shortly before (an edit, say), a place close behind it needs half as
+    long a match. A copy that reaches the end of the text goes on into its own tokens, which continues a repetition.
 
     `propose` drafts nothing on a match shorter than `min_ngram_size`, and on one just as long no more than it is long:
     short matches are mostly chance, and a wrong draft costs a long pass.
@@ -117,6 +133,7 @@ class PromptLookup:
         self._indexed = min(max_ngram_size, INDEXED_NGRAM_SIZE)
         self._own = _Text(self._indexed)
         self._texts = [self._own, *(reference.texts if reference is not None else ())]
+        self._followed: _Followed | None = None
 
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Index the prompt."""
@@ -147,9 +164,15 @@ class PromptLookup:
     def _find(self, tail: Sequence[int], limit: int, length: int) -> Candidate | None:
         """Return the best continuation of a text of `length` tokens that ends with `tail`."""
         places = self._places(tail) if limit > 0 else []
-        if not places:
+        best = self._best(places) if places else None
+        if best is None or best.match_length < FOLLOWED_MATCH:
+            resumed = self._resumed(tail, length)
+            if resumed is not None and (best is None or 2 * resumed.match_length > best.match_length):
+                best = resumed
+        if best is None:
             return None
-        best = self._best(places)
+        if best.match_length >= FOLLOWED_MATCH and length == len(self._own.tokens):
+            self._followed = _Followed(best, length)
         tokens = _copy(best, limit)
         return Candidate(tokens, best.match_length, length, _classes(best, places, tokens))
 
@@ -174,6 +197,18 @@ class PromptLookup:
         nexts = [place.text.tokens[place.start] for place in equals]
         return max(equals, key=lambda place: nexts.count(place.text.tokens[place.start]))
 
+    def _resumed(self, tail: Sequence[int], length: int) -> _Place | None:
+        """Return where the copy that was followed last is best taken up again: the longest match, then the nearest."""
+        followed = self._followed
+        if followed is None or length - followed.length > RESUME_MEMORY:
+            return None
+        text, start = followed.place.text, followed.place.start
+        expected = start + length - followed.length
+        end = min(expected + RESUME_REACH, len(text.tokens) - 1)
+        nearby = [place for place in range(start + 1, end + 1) if text.tokens[place - 1] == tail[-1]]
+        places = [_Place(text, place, _match_length(text.tokens, place, tail), resumed=True) for place in nearby]
+        return max(places, key=lambda place: (place.match_length, -abs(place.start - expected)), default=None)
+
     def accept(self, outcome: Outcome) -> None:
         """Nothing to learn: the text itself is the state."""
 
@@ -197,6 +232,8 @@ def _copy(place: _Place, limit: int) -> list[int]:
 
 def _classes(best: _Place, places: Sequence[_Place], tokens: Sequence[int]) -> list[int]:
     """Return the class of each copied token; places that went on otherwise have no say any more."""
+    if best.resumed:
+        return [evidence(best.match_length + i, RESUMED) for i in range(len(tokens))]
     others = [place for place in places if place is not best]
     classes = []
     for i, token in enumerate(tokens):
