@@ -18,6 +18,8 @@ from specui.engine.lookup import (
     LONGEST_MATCH,
     MATCH_BOUNDS,
     MOST_PLACES,
+    RESUME_MEMORY,
+    RESUMED,
     PromptLookup,
     Reference,
     evidence,
@@ -151,7 +153,97 @@ def test_classes_tell_every_length_and_agreement_apart() -> None:
     classes = [evidence(length, agreement) for length in lengths for agreement in range(len(AGREEMENTS))]
     assert classes == list(range(CLASSES))
     assert evidence(3, 1) != evidence(4, 1) == evidence(5, 1)
-    assert evidence(LONGEST_MATCH + 40, 2) == CLASSES - 1, "a long copy goes on in the last class"
+    assert evidence(LONGEST_MATCH + 40, RESUMED) == CLASSES - 1, "a long copy goes on in the last class"
+
+
+SOURCE = list(range(100, 140))
+
+
+def grow(drafter: PromptLookup, committed: list[int], tokens: Sequence[int]) -> None:
+    """Write `tokens` one by one; the drafter looks each time, as it does at each step."""
+    for token in tokens:
+        drafter.find(committed, 8)
+        committed.append(token)
+
+
+def test_a_copy_that_broke_off_is_taken_up_again_close_behind() -> None:
+    committed = [*SOURCE, 1, 113, 2, 1]
+    drafter = PromptLookup(4)
+    grow(drafter, committed, [*SOURCE[:12], 77, SOURCE[13]])
+    found = drafter.find(committed, 4)
+    assert found is not None
+    assert list(found.tokens) == SOURCE[14:18], "not the 2 that followed the latest 113"
+    assert [each % len(AGREEMENTS) for each in found.classes] == [RESUMED] * 4
+    assert found.match_length == 1
+
+
+def test_without_a_long_copy_before_there_is_nothing_to_take_up_again() -> None:
+    committed = [*SOURCE, 1, 113, 2, 1]
+    drafter = PromptLookup(4)
+    grow(drafter, committed, [*SOURCE[:4], 77, SOURCE[13]])
+    found = drafter.find(committed, 1)
+    assert found is not None
+    assert list(found.tokens) == [2]
+
+
+def test_a_copy_is_not_taken_up_again_after_much_else() -> None:
+    committed = [*SOURCE, 1]
+    drafter = PromptLookup(4)
+    grow(drafter, committed, SOURCE[:12])
+    grow(drafter, committed, [*range(1000, 1001 + RESUME_MEMORY), SOURCE[13]])
+    found = drafter.find(committed, 2)
+    assert found is not None
+    assert found.classes[0] % len(AGREEMENTS) != RESUMED
+
+
+RENAMED = [*range(100, 110), 7, *range(110, 120), 7, *range(120, 130), 7, 130, 131]
+
+
+def test_what_was_replaced_once_is_expected_to_be_replaced_again() -> None:
+    committed = [*RENAMED, 1]
+    drafter = PromptLookup(4)
+    grow(drafter, committed, [*range(100, 110), 8, 9, *range(110, 116)])
+    found = drafter.find(committed, 10)
+    assert found is not None
+    assert list(found.tokens) == [116, 117, 118, 119, 8, 9, 120, 121, 122, 123]
+    assert [each % len(AGREEMENTS) for each in found.classes[4:]] == [RESUMED] * 6
+
+
+def test_what_was_left_as_it_is_is_not_replaced_any_more() -> None:
+    committed = [*RENAMED, 1]
+    drafter = PromptLookup(4)
+    grow(drafter, committed, [*range(100, 110), 8, *range(110, 120), 7, *range(120, 126)])
+    found = drafter.find(committed, 6)
+    assert found is not None
+    assert list(found.tokens) == [126, 127, 128, 129, 7, 130]
+
+
+def test_a_long_piece_that_was_left_out_or_put_in_is_no_edit_to_be_repeated() -> None:
+    committed = [*RENAMED, 1]
+    drafter = PromptLookup(4)
+    grow(drafter, committed, [*range(100, 110), *range(500, 510), *range(110, 116)])
+    found = drafter.find(committed, 6)
+    assert found is not None
+    assert list(found.tokens) == [116, 117, 118, 119, 7, 120]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_edits_at_random_never_break_a_proposal(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    source: list[int] = rng.integers(0, 40, size=80).tolist()
+    drafter, committed = PromptLookup(4), [*source, 99]
+    for token in source:
+        roll = rng.random()
+        written = (
+            [token] if roll < 0.8 else [] if roll < 0.85 else rng.integers(40, 45, size=rng.integers(1, 4)).tolist()
+        )
+        for each in written:
+            limit = int(rng.integers(1, 20))
+            found = drafter.find(committed, limit)
+            if found is not None:
+                assert len(found.tokens) == len(found.classes) == limit
+                assert set(found.tokens) <= set(committed)
+            committed.append(each)
 
 
 def test_a_text_at_hand_is_copied_from_where_the_own_text_has_nothing() -> None:

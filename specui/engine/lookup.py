@@ -32,6 +32,8 @@ RESUMED = AGREEMENTS.index("resumed")
 
 FOLLOWED_MATCH = 8
 """From such a match on a text is held to follow the place."""
+LONGEST_EDIT, EDIT_MATCH = 6, 3
+"""So many tokens in place of so many are remembered, to be replaced again, once the copy goes on for so many behind."""
 RESUME_REACH, RESUME_MEMORY = 16, 48
 """How far behind the place that was followed a copy may be taken up again, and for how many tokens after that."""
 
@@ -107,6 +109,33 @@ class _Place:
     resumed: bool = False
 
 
+class _Edits:
+    """What was written in place of what stood in the text that is copied: a rename, say, which goes on as it began."""
+
+    def __init__(self) -> None:
+        self._new: dict[int, dict[tuple[int, ...], tuple[int, ...]]] = {}
+
+    def learn(self, old: tuple[int, ...], new: tuple[int, ...]) -> None:
+        """Expect `new` in place of `old` from now on."""
+        if 0 < len(old) <= LONGEST_EDIT and 0 < len(new) <= LONGEST_EDIT:
+            self._new.setdefault(old[0], {})[old] = new
+
+    def unlearn(self, tokens: Sequence[int], place: int) -> None:
+        """What stands at `place` was copied as it is."""
+        old = self._at(tokens, place)
+        if old is not None:
+            del self._new[old[0]][old]
+
+    def _at(self, tokens: Sequence[int], place: int) -> tuple[int, ...] | None:
+        known = self._new.get(tokens[place], ())
+        return next((old for old in known if tuple(tokens[place : place + len(old)]) == old), None)
+
+    def replaced(self, tokens: Sequence[int], place: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return how many tokens at `place` are expected to be replaced, and by which; None where they are not."""
+        old = self._at(tokens, place)
+        return None if old is None else (len(old), self._new[old[0]][old])
+
+
 @dataclass(frozen=True, slots=True)
 class _Followed:
     """The place that the text followed when it was `length` tokens long."""
@@ -120,8 +149,9 @@ class PromptLookup:
 
     One object reads one answer's text, which only grows. Of the places behind the longest n-gram (n up to
     `max_ngram_size`) that occurred before, the one with the longest match is copied; of equals what most of them go on
-    with, then the latest. Where a long copy broke off shortly before (an edit, say), a place close behind it needs half as
-    long a match. A copy that reaches the end of the text goes on into its own tokens, which continues a repetition.
+    with, then the latest. Where a long copy broke off shortly before (an edit, say), a place close behind it needs half
+    as long a match, and what was replaced once is expected to be replaced again. A copy that reaches the end of the text
+    goes on into its own tokens, which continues a repetition.
 
     `propose` drafts nothing on a match shorter than `min_ngram_size`, and on one just as long no more than it is long:
     short matches are mostly chance, and a wrong draft costs a long pass.
@@ -134,6 +164,7 @@ class PromptLookup:
         self._own = _Text(self._indexed)
         self._texts = [self._own, *(reference.texts if reference is not None else ())]
         self._followed: _Followed | None = None
+        self._edits = _Edits()
 
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Index the prompt."""
@@ -171,10 +202,30 @@ class PromptLookup:
                 best = resumed
         if best is None:
             return None
-        if best.match_length >= FOLLOWED_MATCH and length == len(self._own.tokens):
+        if length == len(self._own.tokens):
+            self._follow(best, length)
+        tokens, edited = _copy(best, limit, self._edits)
+        classes = _classes(best, places, tokens[:edited])
+        classes += [evidence(best.match_length + i, RESUMED) for i in range(edited, len(tokens))]
+        return Candidate(tokens, best.match_length, length, classes)
+
+    def _follow(self, best: _Place, length: int) -> None:
+        """Note which place the text follows, and what was written otherwise since it followed the last one."""
+        followed = self._followed
+        if followed is not None and best.match_length >= EDIT_MATCH:
+            self._learn_edit(followed, best, length)
+        if best.match_length >= FOLLOWED_MATCH:
             self._followed = _Followed(best, length)
-        tokens = _copy(best, limit)
-        return Candidate(tokens, best.match_length, length, _classes(best, places, tokens))
+
+    def _learn_edit(self, followed: _Followed, best: _Place, length: int) -> None:
+        own, text = self._own.tokens, followed.place.text
+        old, new = followed.place.start, followed.length
+        while new < length and old < len(text.tokens) and own[new] == text.tokens[old]:
+            self._edits.unlearn(text.tokens, old)
+            old, new = old + 1, new + 1
+        old_end, new_end = best.start - best.match_length, length - best.match_length
+        if text is best.text and old < old_end and new < new_end:
+            self._edits.learn(tuple(text.tokens[old:old_end]), tuple(own[new:new_end]))
 
     def _places(self, tail: Sequence[int]) -> list[_Place]:
         """Return the latest places behind the longest n-gram that ends `tail` and occurred before."""
@@ -222,12 +273,24 @@ def _match_length(tokens: Sequence[int], start: int, tail: Sequence[int]) -> int
     return next((n for n in range(longest) if tokens[start - 1 - n] != tail[end - 1 - n]), longest)
 
 
-def _copy(place: _Place, limit: int) -> list[int]:
-    tokens, start = place.text.tokens, place.start
-    period, copied = len(tokens) - start, tokens[start : start + limit]
+def _copy(place: _Place, limit: int, edits: _Edits) -> tuple[list[int], int]:
+    """Return the `limit` tokens from `place` on, with the edits expected there, and where the first of those begins.
+
+    What reaches the end of the text goes on into its own tokens.
+    """
+    tokens, end = place.text.tokens, len(place.text.tokens)
+    copied: list[int] = []
+    at, edited = place.start, limit
     while len(copied) < limit:
-        copied.append(copied[len(copied) - period])
-    return copied
+        replaced = edits.replaced(tokens, at) if at < end else None
+        if replaced is None:
+            copied.append(tokens[at] if at < end else copied[at - end])
+            at += 1
+        else:
+            edited = min(edited, len(copied))
+            at += replaced[0]
+            copied += replaced[1]
+    return copied[:limit], edited
 
 
 def _classes(best: _Place, places: Sequence[_Place], tokens: Sequence[int]) -> list[int]:
