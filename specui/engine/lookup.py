@@ -150,8 +150,8 @@ class PromptLookup:
     One object reads one answer's text, which only grows. Of the places behind the longest n-gram (n up to
     `max_ngram_size`) that occurred before, the one with the longest match is copied; of equals what most of them go on
     with, then the latest. Where a long copy broke off shortly before (an edit, say), a place close behind it needs half
-    as long a match, and what was replaced once is expected to be replaced again. A copy that reaches the end of the text
-    goes on into its own tokens, which continues a repetition.
+    as long a match, and what was replaced once is expected to be replaced again. A copy that reaches the end of the
+    text goes on into its own tokens, which continues a repetition.
 
     `propose` drafts nothing on a match shorter than `min_ngram_size`, and on one just as long no more than it is long:
     short matches are mostly chance, and a wrong draft costs a long pass.
