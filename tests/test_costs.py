@@ -1,4 +1,4 @@
-"""Measured costs and success rates: the staircase, drift and outliers, calibration on a fake clock."""
+"""Measured costs: the staircase, drift and outliers, calibration on a fake clock."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from specui.engine.costs import (
     FEW_SECONDS,
     MOST_DRIFT,
     PassCosts,
-    Record,
-    SuccessRates,
     calibrate,
     few_passes_seconds,
     recalibrate,
 )
 from specui.errors import RollbackError
 
-STAIRS = {1: 1.0, 2: 1.2, 3: 1.25, 4: 1.3, 6: 2.0, 8: 2.1, 12: 3.0, 16: 4.0}
+STAIRS = {1: 1.0, 2: 1.2, 3: 1.25, 4: 1.3, 6: 2.0, 8: 2.1, 12: 3.0, 16: 4.0, 32: 8.0}
 
 
 class TimedCache(FakeCache):
@@ -71,7 +69,7 @@ def test_measured_points_are_given_back_and_lines_run_between_them() -> None:
 
 def test_beyond_the_points_the_cost_grows_with_the_rows() -> None:
     costs = PassCosts(STAIRS)
-    assert costs.seconds(32) == pytest.approx(8.0)
+    assert costs.seconds(48) == pytest.approx(12.0)
     assert costs.seconds(64) == pytest.approx(16.0)
     assert PassCosts({4: 2.0}).seconds(2) == pytest.approx(1.0)
 
@@ -132,7 +130,39 @@ def test_points_make_the_same_costs_again() -> None:
     costs = PassCosts(FOURS)
     for rows in (1, 1, 4, 5, 1, 16):
         costs.observe(rows, 1.3 * FOURS.get(rows, 50.0))
-    assert PassCosts(costs.points).table == pytest.approx(costs.table)
+    assert curve(PassCosts(costs.points)) == pytest.approx(curve(costs))
+
+
+def curve(costs: PassCosts) -> list[float]:
+    return [costs.seconds(rows) for rows in range(1, 65)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_seconds_are_the_lines_between_the_points_times_the_drift_and_the_best_of_all_longer_ones(seed: int) -> None:
+    rng, costs = np.random.default_rng(seed), PassCosts({**FOURS, 32: 203.0})
+    for _ in range(25):
+        rows = int(rng.choice([1, 1, 4, 5, 9, 16, 40, 64]))
+        costs.observe(rows, float(rng.uniform(0.5, 2.0)) * costs.unpadded_seconds(rows))
+        points = costs.points
+        longest = max(points)
+        lines = [float(np.interp(rows, list(points), list(points.values()))) for rows in range(1, longest + 1)]
+        lines += [points[longest] * rows / longest for rows in range(longest + 1, 65)]
+        assert [costs.unpadded_seconds(rows) for rows in range(1, 65)] == pytest.approx(lines)
+        assert curve(costs)[1:] == pytest.approx([min(lines[rows - 1 :]) for rows in range(2, 65)])
+        assert costs.seconds(1) == pytest.approx(lines[0])
+
+
+@pytest.mark.parametrize("seconds", [5.0, 13.0, 21.0, 40.0, 500.0])
+def test_the_drift_scales_all_rows_alike_and_leaves_the_padding_as_it_is(seconds: float) -> None:
+    costs, before = PassCosts(FOURS), PassCosts(FOURS)
+    for _ in range(7):
+        costs.observe(1, seconds)
+    drift = costs.seconds(1) / before.seconds(1)
+    assert (drift > 1) is (seconds > 21.0) or seconds == 21.0
+    assert curve(costs) == pytest.approx([drift * each for each in curve(before)])
+    for rows in range(1, 65):
+        assert costs.unpadded_seconds(rows) == pytest.approx(drift * before.unpadded_seconds(rows))
+        assert costs.padded(rows, 64) == before.padded(rows, 64)
 
 
 @pytest.mark.parametrize("slower", [0.6, 1.5, 2.5])
@@ -238,8 +268,17 @@ def test_calibrate_on_a_quick_machine_uses_its_time_and_no_more(clock: Clock) ->
 def test_calibrate_on_a_slow_machine_stops_within_its_limit(clock: Clock, unit: float) -> None:
     cache = TimedCache(clock, scaled(unit))
     calibrate(cache)
-    assert clock.now <= CALIBRATION_LIMIT_SECONDS + unit * STAIRS[16], "a pass that has begun may end, no more"
+    assert clock.now <= CALIBRATION_LIMIT_SECONDS + unit * STAIRS[32], "a pass that has begun may end, no more"
     assert len(cache.calls) <= 1 + 2 * len(CALIBRATION_ROWS), "two rounds at the most"
+
+
+@pytest.mark.parametrize(("unit", "measured"), [(0.9, 2), (0.3, 4), (0.2, 5)])
+def test_on_a_slow_machine_the_sizes_that_tell_most_are_measured(clock: Clock, unit: float, measured: int) -> None:
+    cache = TimedCache(clock, scaled(unit))
+    costs = calibrate(cache)
+    assert list(costs.points) == sorted(CALIBRATION_ROWS[: len(costs.points)])
+    assert len(costs.points) == measured
+    assert [rows for _, rows in cache.calls] == [1, *CALIBRATION_ROWS[:measured]]
 
 
 def test_calibrate_on_a_very_slow_machine_ends_before_its_round_is_over(clock: Clock) -> None:
@@ -312,71 +351,3 @@ def test_a_few_passes_take_the_least_and_end_early_where_they_are_long(clock: Cl
     slow = TimedCache(clock, scaled(1.1 * FEW_SECONDS))
     assert few_passes_seconds(slow) == pytest.approx(1.1 * FEW_SECONDS)
     assert len(slow.calls) == 1
-
-
-def rates() -> SuccessRates:
-    return SuccessRates((2, 4, 8), (0.1, 0.4, 0.7, 0.95))
-
-
-def test_rates_start_at_the_prior_of_their_class() -> None:
-    assert [rates().rate(value) for value in (0, 1.9, 2, 3, 4, 7, 8, 100)] == pytest.approx(
-        [0.1, 0.1, 0.4, 0.4, 0.7, 0.7, 0.95, 0.95]
-    )
-
-
-def test_rates_learn_class_by_class() -> None:
-    known = rates()
-    for _ in range(200):
-        known.observe(3, hit=True)
-        known.observe(9, hit=False)
-    assert known.rate(2) > 0.98
-    assert known.rate(8) < 0.02
-    assert (known.rate(1), known.rate(5)) == pytest.approx((0.1, 0.7)), "the others are as they were"
-
-
-def test_one_reading_moves_a_rate_a_little_towards_it() -> None:
-    for hit in (True, False):
-        known = rates()
-        known.observe(5, hit)
-        assert 0.02 < abs(known.rate(5) - 0.7) < 0.1
-        assert (known.rate(5) > 0.7) is hit
-
-
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
-def test_rates_come_to_the_true_share(share: float) -> None:
-    known, rng = rates(), np.random.default_rng(3)
-    seen = []
-    for _ in range(2000):
-        known.observe(5, bool(rng.random() < share))
-        seen.append(known.rate(5))
-    assert float(np.mean(seen[200:])) == pytest.approx(share, abs=0.04), f"expected {share} in the mean"
-    assert all(0 <= rate <= 1 for rate in seen)
-
-
-def test_rates_forget_slowly() -> None:
-    known = rates()
-    for _ in range(500):
-        known.observe(5, hit=True)
-    known.observe(5, hit=False)
-    assert known.rate(5) > 0.9, "one miss is not the end of trust"
-    for _ in range(100):
-        known.observe(5, hit=False)
-    assert known.rate(5) < 0.1
-
-
-def test_rates_count_what_they_saw_and_go_on_from_records() -> None:
-    known, other = rates(), rates()
-    for hit in (True, True, False):
-        known.observe(5, hit)
-    assert [record.seen for record in known.records] == [0, 0, 3, 0]
-    other.recall(known.records)
-    assert other.records == known.records
-    other.observe(5, hit=True)
-    assert other.rate(5) > known.rate(5), "a copy learns alone"
-    assert other.records[2].seen == 4
-
-
-def test_records_of_other_classes_are_left_alone() -> None:
-    known = rates()
-    known.recall([Record(1.0, 2.0)] * 3)
-    assert known.records == rates().records

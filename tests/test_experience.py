@@ -21,16 +21,17 @@ from specui.engine.checkpoint import Rollback
 from specui.engine.costs import CALIBRATION_ROWS, FEW_PASSES, PassCosts, Record
 from specui.engine.drafting import Outcome
 from specui.engine.economy import Experience, Known
+from specui.engine.lookup import CLASSES
 from specui.engine.verification import Draft
 from specui.errors import RollbackError
 from specui.experience import Key, load, save
 from specui.machine import Machine
 
-STAIRS = {1: 21.0, 2: 37.3, 3: 53.4, 4: 37.0, 6: 61.0, 8: 68.7, 12: 99.5, 16: 101.0}
+STAIRS = {1: 21.0, 2: 37.3, 3: 53.4, 4: 37.0, 6: 61.0, 8: 68.7, 12: 99.5, 16: 101.0, 32: 199.0}
 """Milliseconds of kernels that work in fours."""
 KNOWN = Known(
     pass_seconds={1: 0.021, 3: 0.05, 4: 0.037},
-    by_match=tuple(Record(4.0 + place, 20.0, place) for place in range(8)),
+    by_match=tuple(Record(4.0 + place / 2, 20.0, place) for place in range(CLASSES)),
     by_confidence=tuple(Record(1.0 + place, 10.0, place) for place in range(8)),
     acceptance=0.6,
     draft_token_seconds=0.008,
@@ -252,7 +253,7 @@ def learned(clock: Clock, path: Path) -> Experience:
     know = first.measure()
     assert know is not None
     for _ in range(50):
-        know.by_match.observe(30, hit=False)
+        know.lookup.observe(CLASSES - 1, hit=False)
         know.observe_step(Outcome(9, Draft([1] * 3), 3, 4, 0.0, 0.037))
     first.keep()
     return know
@@ -266,7 +267,7 @@ def test_a_second_start_measures_one_row_only_and_knows_the_rest(clock: Clock, p
     assert know is not None
     assert [len(tokens) for tokens, _ in target.calls] == [1] * FEW_PASSES
     assert target.tokens == [1, 2, 3]
-    assert know.by_match.records == before.by_match.records
+    assert know.lookup.records == before.lookup.records
     for rows in (1, 2, 4, 8, 16):
         assert know.costs.seconds(rows) == pytest.approx(pace * before.costs.seconds(rows))
 
@@ -282,7 +283,7 @@ def test_a_pace_beyond_belief_is_measured_anew(clock: Clock, path: Path) -> None
     target = Target(clock, path, pace=5.0)
     know = machine_on(target).measure()
     assert max(len(tokens) for tokens, _ in target.calls) > 1
-    assert know is not None and know.by_match.records[-1].seen == 0, "nothing else of it is used either"
+    assert know is not None and know.lookup.records[-1].seen == 0, "nothing else of it is used either"
 
 
 def test_a_draft_token_is_measured_once_in_all_starts(clock: Clock, path: Path) -> None:
