@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from specui.config import SpeculationMode
 from specui.engine.drafting import DraftModel, Guess, Outcome, Proposal, Take
-from specui.engine.economy import CATCH_UP_SHARE, FEWEST_STEPS, MARGIN, Experience
+from specui.engine.economy import CATCH_UP_SHARE, MARGIN, Experience
 from specui.engine.lookup import Candidate, PromptLookup
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
@@ -68,7 +68,6 @@ class Auto:
         self.lookup = lookup
         self.draft = draft
         self._know = experience
-        self._prompt_length: int | None = None
         self._length = self._room = 0
         self._candidate: Candidate | None = None
         self._confidences: list[float] = []
@@ -82,7 +81,6 @@ class Auto:
 
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Index the prompt; where the draft model is expected to win, let it read the prompt now."""
-        self._prompt_length = len(prompt)
         yield from self.lookup.begin(prompt)
         if self.draft is not None and self._know.draft_gain(LONG_DRAFT) > MARGIN:
             yield from self.draft.begin(prompt)
@@ -91,8 +89,6 @@ class Auto:
         """Return the draft that promises the most tokens a second, or an empty one."""
         self._learn(proposal.committed)
         self._length = len(proposal.committed)
-        if self._prompt_length is None:
-            self._prompt_length = self._length
         self._begin_draft()
         self._room = proposal.limit
         self._candidate = self.lookup.find(proposal.committed, proposal.limit)
@@ -132,18 +128,15 @@ class Auto:
 
     def _draft_promise(self, proposal: Proposal) -> float:
         """Return what a draft of the model can be expected to promise before its first token is seen."""
-        if self.draft is None or proposal.limit < 1 or self._know.stake.seconds <= 0:
+        if self.draft is None or proposal.limit < 1:
             return 0.0
-        return self._ahead(_Step(draft_seconds=self._debt(self.draft, proposal.committed)), proposal.limit)
+        debt = self._debt(self.draft, proposal.committed)
+        # Nobody knows how much there is still to come that could pay for a lot of reading.
+        return self._ahead(_Step(draft_seconds=debt), proposal.limit) if debt < self._know.stake.seconds else 0.0
 
     def _debt(self, draft: DraftModel, committed: Sequence[int]) -> float:
-        """Return the seconds of reading that a draft now would cost, spread over the steps that are likely to follow.
-
-        As many tokens are expected to come as were written so far, which bounds the loss if none do.
-        """
-        steps = max(FEWEST_STEPS, self._length - (self._prompt_length or 0))
-        behind = max(0, draft.behind(committed) - 1)
-        return behind * CATCH_UP_SHARE * self._know.draft.token_seconds / steps
+        """Return the seconds of reading what it has missed that a draft of the model would cost now."""
+        return max(0, draft.behind(committed) - 1) * CATCH_UP_SHARE * self._know.draft.token_seconds
 
     def _ahead(self, step: _Step, limit: int) -> float:
         """Return the best promise over drafting 1 to `limit` more tokens at the mean acceptance."""
@@ -227,7 +220,7 @@ class Auto:
         if self.draft is not None and self._drafted_by_model:
             self._learn_from_draft(self.draft, outcome)
             self.draft.accept(outcome)
-        self._know.observe_step(outcome)
+        self._know.observe_step(outcome, asked=self._drafted_by_model)
 
     def _note(self, outcome: Outcome) -> None:
         """Note what was chosen, and what it promised."""

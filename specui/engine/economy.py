@@ -35,8 +35,6 @@ ACCEPTANCE_PRIOR = 0.92
 
 CATCH_UP_SHARE = 0.25
 """Reading a committed token costs the draft model this share of writing one."""
-FEWEST_STEPS = 16
-"""Reading what the draft model has missed is spread over at least so many steps to come."""
 CREDIT_TOKENS, MOST_CREDIT_TOKENS = 3.0, 64.0
 """What an answer's drafts may lose to begin with and at most, in tokens' worth of plain decoding."""
 ALLOWANCE = 0.015
@@ -109,10 +107,11 @@ class Stake:
     def __init__(self, plain_seconds: float) -> None:
         self.seconds = CREDIT_TOKENS * plain_seconds
 
-    def settle(self, outcome: Outcome, plain_seconds: float) -> None:
-        """Take account of a step, where plain decoding takes `plain_seconds` a token."""
+    def settle(self, outcome: Outcome, plain_seconds: float, asked: bool) -> None:
+        """Take account of a step, where plain decoding takes `plain_seconds` a token; `asked`: a model was."""
         seconds = outcome.verify_seconds + outcome.draft_seconds
-        won = (outcome.num_accepted + 1) * plain_seconds - seconds if outcome.draft else ALLOWANCE * seconds
+        tried = asked or len(outcome.draft) > 0
+        won = (outcome.num_accepted + 1) * plain_seconds - seconds if tried else ALLOWANCE * seconds
         self.seconds = min(self.seconds + won, MOST_CREDIT_TOKENS * plain_seconds)
 
     def allows(self, risk_seconds: float, gain_seconds: float) -> bool:
@@ -243,11 +242,11 @@ class Experience:
             best = max(best, tokens / (length * draft.token_seconds + costs.seconds(length + 1)))
         return best * costs.seconds(1)
 
-    def observe_step(self, outcome: Outcome) -> None:
-        """Learn from one step's time."""
+    def observe_step(self, outcome: Outcome, asked: bool = False) -> None:
+        """Learn from one step's time; `asked`: the draft model was, whether it drafted or not."""
         self.costs.observe(outcome.rows, outcome.verify_seconds)
         wanted = len(outcome.draft) + 1
         if 1 < wanted < outcome.rows:
             self.costs.doubt(wanted)
         self.decode_seconds += outcome.verify_seconds + outcome.draft_seconds
-        self.stake.settle(outcome, self.costs.seconds(1))
+        self.stake.settle(outcome, self.costs.seconds(1), asked)
