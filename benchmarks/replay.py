@@ -69,9 +69,8 @@ def _print(gains: Mapping[str, Sequence[float]], kinds: Sequence[str]) -> None:
         chosen = [place for place, each in enumerate(kinds) if kind in (each, "all")]
         means = {name: statistics.mean(values[place] for place in chosen) for name, values in gains.items()}
         best = max((value, name) for name, value in means.items() if name != "auto")
-        print(
-            f"{kind:10}", *[f"{value:6.2f}" for value in means.values()], f"  {means['auto'] / best[0]:.3f} {best[1]}"
-        )
+        row = " ".join(f"{value:6.2f}" for value in means.values())
+        print(f"{kind:10} {row}   {means['auto'] / best[0]:.3f} {best[1]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,8 @@ class RecordedDraft:
         return "leave" if guess.probability < self._p_min else "go-on"
 
     def _write(self, place: int, limit: int, judge: Judge) -> list[int]:
-        recorded, tokens, right = self._recorded, [], True
+        recorded, right = self._recorded, True
+        tokens: list[int] = []
         for at in range(place, min(place + limit, len(recorded.answer))):
             token = recorded.guesses[at] if right else -2
             confidence = recorded.confidences[at] if right else self._random.choice(recorded.confidences)
