@@ -50,7 +50,7 @@ class EvenExperience(Experience):
         super().__init__(PassCosts({1: 1.0, 64: 1.0}), 0.001)
         self.draft.observe_time = lambda seconds, rows: None  # type: ignore[method-assign]
 
-    def observe_step(self, outcome: Outcome) -> None:
+    def observe_step(self, outcome: Outcome, asked: bool = False) -> None:
         """Learn no costs."""
 
 

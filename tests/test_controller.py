@@ -29,7 +29,7 @@ from fake_model import FakeCache
 from specui.engine.controller import LONG_DRAFT, Auto
 from specui.engine.costs import PassCosts
 from specui.engine.drafting import DraftModel, Outcome
-from specui.engine.economy import MARGIN, Experience
+from specui.engine.economy import CREDIT_TOKENS, MARGIN, Experience
 from specui.engine.lookup import AGREEMENTS, CLASSES, PromptLookup, evidence
 from specui.engine.sampling import Logits
 from specui.engine.verification import EMPTY_DRAFT
@@ -179,17 +179,20 @@ def test_what_was_learned_of_a_draft_model_decides_whether_it_reads_the_prompt()
         assert bool(cache.calls) is hit
 
 
-def test_within_an_answer_a_long_text_is_read_by_the_draft_model_only_after_enough_was_written() -> None:
-    text = fresh_text(1600)
-    waited = {}
-    for prompt_length in (10, 300, 1000):
-        cache = FakeCache(says(text))
-        auto = auto_on(text[:prompt_length], experience_of(STAIRS, 0.3), cache, begin=False)
-        waited[prompt_length] = plain_steps(auto, text[:prompt_length], text, 500)
-        assert (cache.num_decoded > 0) is (waited[prompt_length] < 500)
-    assert waited[10] == 0, "next to nothing is to be read"
-    assert 20 < waited[1000] < 300, "not at once, and not never"
-    assert waited[300] < waited[1000]
+@pytest.mark.parametrize(
+    ("length", "stake", "reads"),
+    [(150, CREDIT_TOKENS, True), (300, CREDIT_TOKENS, False), (300, 60.0, True), (1000, 60.0, False)],
+    ids=["little", "more than drafts may lose", "much was won", "more than a draft can bring"],
+)
+def test_within_an_answer_the_draft_model_reads_what_it_missed_only_where_the_stake_bears_it(
+    length: int, stake: float, reads: bool
+) -> None:
+    text = fresh_text(1400)
+    know, cache = experience_of(STAIRS, 0.05), FakeCache(says(text))
+    know.stake.seconds = stake
+    auto = auto_on(text[:length], know, cache, begin=False)
+    assert plain_steps(auto, text[:length], text, 50) == (0 if reads else 50)
+    assert bool(cache.calls) is reads
 
 
 def test_lookup_learns_from_steps_that_drafted_nothing() -> None:
