@@ -191,7 +191,7 @@ class Auto:
     def _explore(self, proposal: Proposal) -> Draft:
         """Try the draft model once in a while, within the time set aside for it, where it could win at its best."""
         know, draft = self._know, self.draft
-        if draft is None or proposal.limit < 2 or know.draft_gain(proposal.limit, BEST_ACCEPTANCE) <= MARGIN:
+        if draft is None or proposal.limit < 2 or know.draft_gain(LONG_DRAFT, BEST_ACCEPTANCE) <= MARGIN:
             return EMPTY_DRAFT
         price = (2 + CATCH_UP_SHARE * draft.behind(proposal.committed)) * know.draft.token_seconds
         if know.explored_seconds + price > EXPLORATION * know.decode_seconds:
