@@ -164,6 +164,67 @@ def test_a_decode_that_fails_is_told_to_the_loop() -> None:
         drafter.propose(proposal(PROMPT, 8))
 
 
+class Watch:
+    """Notes what a draft model tells of its guesses at tokens that it reads."""
+
+    def __init__(self, drafter: DraftModel) -> None:
+        self.seen: list[tuple[float, bool]] = []
+        drafter.watch = lambda confidence, right: self.seen.append((confidence, right))
+
+
+def guesses_by_hand(text: Sequence[int], first: int, n_vocab: int = 12) -> list[tuple[float, bool]]:
+    """Return confidence and rightness of the script's guesses at `text[first:]`."""
+    guesses = []
+    for place in range(first, len(text)):
+        row = SCRIPT(text[:place])[:n_vocab].astype(np.float64)
+        probs = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
+        guesses.append((float(probs.max()), int(row.argmax()) == text[place]))
+    return guesses
+
+
+@pytest.mark.parametrize(
+    ("n_batch", "max_rows", "told"),
+    [(64, 64, 8), (64, 9, 8), (64, 8, 7), (64, 4, 3), (64, 1, 0), (9, 64, 8), (4, 4, 0), (5, 64, 3), (5, 2, 1)],
+)
+def test_guesses_at_tokens_that_were_read_are_told_as_far_as_there_are_rows(
+    n_batch: int, max_rows: int, told: int
+) -> None:
+    """Nine tokens are read, the last of the prompt and eight more; only the last batch has rows."""
+    best = int(SCRIPT(PROMPT).argmax())
+    text = [*PROMPT, best, 7, 3, 3, 0, 11]
+    text += [int(SCRIPT(text).argmax()), 2]
+    cache = FakeCache(SCRIPT, n_batch=n_batch, max_rows=max_rows)
+    drafter = begun(cache)
+    watch = Watch(drafter)
+    draft = drafter.propose(proposal(text, 3))
+    expected = guesses_by_hand(text, len(text) - told)
+    assert [right for _, right in watch.seen] == [right for _, right in expected]
+    assert [confidence for confidence, _ in watch.seen] == pytest.approx([each for each, _ in expected], rel=1e-5)
+    assert told < 8 or {right for _, right in watch.seen} == {True, False}
+    assert list(draft.tokens) == list(begun(FakeCache(SCRIPT)).propose(proposal(text, 3)).tokens), "told or not"
+    assert drafter.rows_caught_up == 9
+
+
+def test_guesses_are_among_the_ids_that_may_be_proposed() -> None:
+    text = [*PROMPT, 0, 1, 2, 1, 0, 2]
+    drafter = begun(FakeCache(SCRIPT), n_vocab=3)
+    watch = Watch(drafter)
+    drafter.propose(proposal(text, 2))
+    assert [right for _, right in watch.seen] == [right for _, right in guesses_by_hand(text, 5, n_vocab=3)]
+
+
+def test_nothing_is_guessed_where_nobody_watches_and_in_a_prompt() -> None:
+    cache = FakeCache(SCRIPT)
+    begun(cache).propose(proposal([*PROMPT, 1, 2, 3], 1))
+    assert [rows for _, rows in cache.calls] == [0, 1]
+    watched = FakeCache(SCRIPT)
+    drafter = DraftModel(watched, 12)
+    watch = Watch(drafter)
+    list(drafter.begin(PROMPT))
+    drafter.propose(proposal(PROMPT, 4))
+    assert watch.seen == [], "its own drafts are judged by the target"
+
+
 @pytest.mark.parametrize(
     ("steps", "lengths"),
     [
