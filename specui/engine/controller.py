@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from specui.config import SpeculationMode
 from specui.engine.drafting import DraftModel, Guess, Outcome, Proposal, Take
-from specui.engine.economy import CATCH_UP_SHARE, MARGIN, Experience
+from specui.engine.economy import CATCH_UP_SHARE, MARGIN, Experience, won
 from specui.engine.lookup import Candidate, PromptLookup
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
@@ -194,9 +194,9 @@ class Auto:
         if draft is None or proposal.limit < 2 or know.draft_gain(LONG_DRAFT, BEST_ACCEPTANCE) <= MARGIN:
             return EMPTY_DRAFT
         price = (2 + CATCH_UP_SHARE * draft.behind(proposal.committed)) * know.draft.token_seconds
+        price += know.costs.seconds(2) - know.costs.seconds(1)
         if know.explored_seconds + price > EXPLORATION * know.decode_seconds:
             return EMPTY_DRAFT
-        know.explored_seconds += price
         self._exploring = True
         return self._ask_draft(proposal)
 
@@ -221,6 +221,8 @@ class Auto:
             self._learn_from_draft(self.draft, outcome)
             self.draft.accept(outcome)
         self._know.observe_step(outcome, asked=self._drafted_by_model)
+        if self._exploring:
+            self._know.explored_seconds += max(0.0, -won(outcome, self._know.costs.seconds(1)))
 
     def _note(self, outcome: Outcome) -> None:
         """Note what was chosen, and what it promised."""

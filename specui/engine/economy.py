@@ -98,6 +98,11 @@ class LookupRates:
         return tuple(rates)
 
 
+def won(outcome: Outcome, plain_seconds: float) -> float:
+    """Return the seconds that a step saved, or lost where negative, where plain decoding takes so many a token."""
+    return (outcome.num_accepted + 1) * plain_seconds - outcome.verify_seconds - outcome.draft_seconds
+
+
 class Stake:
     """What an answer's drafts may lose: what they have won, a little credit, and a small share of the answer's time.
 
@@ -109,10 +114,9 @@ class Stake:
 
     def settle(self, outcome: Outcome, plain_seconds: float, asked: bool) -> None:
         """Take account of a step, where plain decoding takes `plain_seconds` a token; `asked`: a model was."""
-        seconds = outcome.verify_seconds + outcome.draft_seconds
         tried = asked or len(outcome.draft) > 0
-        won = (outcome.num_accepted + 1) * plain_seconds - seconds if tried else ALLOWANCE * seconds
-        self.seconds = min(self.seconds + won, MOST_CREDIT_TOKENS * plain_seconds)
+        earned = won(outcome, plain_seconds) if tried else ALLOWANCE * outcome.verify_seconds
+        self.seconds = min(self.seconds + earned, MOST_CREDIT_TOKENS * plain_seconds)
 
     def allows(self, risk_seconds: float, gain_seconds: float) -> bool:
         """Return whether a draft may be tried that risks so much to gain so much."""
