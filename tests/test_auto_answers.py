@@ -5,11 +5,11 @@ Texts are fixed by place, so that a drafter is right or wrong by plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
+from auto_simulation import Pair, Simulation, ahead_of
 from auto_texts import (
     CLIFF_4,
     CLIFF_8,
@@ -20,52 +20,22 @@ from auto_texts import (
     READING_SHARE,
     STAIRS,
     UNIT,
-    Text,
-    TimedCache,
-    always,
     ask,
     fresh_text,
     looping_text,
     misleading_text,
     never,
     outcome,
-    says,
 )
 from fake_clock import Clock
-from fake_model import Done, FakeCache, FakeDrafters, Plan, answer
+from fake_model import Plan, answer
 
-from specui.config import DraftingSettings, SpeculationMode
 from specui.engine import costs as costs_module
 from specui.engine import decoder as decoder_module
-from specui.engine.controller import EXPLORATION, Auto
-from specui.engine.costs import calibrate
-from specui.engine.drafting import Drafter, DraftModel, NoDrafter
-from specui.engine.economy import Experience
+from specui.engine.controller import EXPLORATION, LONG_DRAFT, Auto
+from specui.engine.drafting import DraftModel
 from specui.engine.lookup import PromptLookup
 from specui.errors import DecodeError
-
-
-class AutoDrafters(FakeDrafters):
-    """A lane's rules with mode `auto`: one `Auto` per answer, one experience for all."""
-
-    def __init__(self, experience: Experience, draft: FakeCache | None) -> None:
-        super().__init__(draft)
-        self.experience = experience
-        self._auto: Auto | None = None
-
-    def begin_answer(self) -> None:
-        super().begin_answer()
-        self.experience.begin_answer()
-        self._auto = None
-
-    def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
-        if drafting.speculation != "auto" or "auto" in self.failed:
-            return NoDrafter(), "none", self.failed.get("auto")
-        self.picked = "auto"
-        if self._auto is None:
-            draft = DraftModel(self.draft, N_VOCAB) if self.draft else None
-            self._auto = Auto(PromptLookup(drafting.max_ngram_size), draft, self.experience)
-        return self._auto, "auto", None
 
 
 @pytest.fixture
@@ -74,64 +44,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(costs_module, "time", clock)
     monkeypatch.setattr(decoder_module, "time", clock)
     return clock
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A text to be written, the draft model's part in it, and what passes cost in single target passes."""
-
-    text: Text
-    draft_share: float | None = None
-    right: Callable[[int], bool] = always
-    probability: float = 0.995
-    stairs: Mapping[int, float] = field(default_factory=lambda: STAIRS)
-
-
-class Simulation:
-    """A target and a draft in scripted time. Reading a prompt is free for the target, not for the draft."""
-
-    def __init__(self, clock: Clock, pair: Pair) -> None:
-        self.clock, self.pair = clock, pair
-
-        def target_price(tokens: int, rows: int) -> float:
-            return UNIT * pair.stairs[rows] if rows == tokens else 0.0
-
-        self.target = TimedCache(says(pair.text), clock, target_price)
-        self.draft: TimedCache | None = None
-        share = pair.draft_share
-        if share is not None:
-            self.draft = TimedCache(
-                says(pair.text, pair.right, pair.probability),
-                clock,
-                lambda tokens, _rows: UNIT * share * max(1.0, READING_SHARE * tokens),
-            )
-        costs = calibrate(self.target)
-        self.experience = Experience(costs, costs.seconds(1) * (share or 1.0))
-        self.drafters = AutoDrafters(self.experience, self.draft)
-
-    def answer(self, prompt_length: int, mode: SpeculationMode = "auto", count: int = LENGTH) -> tuple[Done, float]:
-        """Return an answer with its time in single target passes; its ids must be those of the text."""
-        text = self.pair.text
-        plan = Plan(text[:prompt_length], max_tokens=count).with_mode(mode)
-        self.target.clear()
-        started = self.clock.now
-        done = answer(plan, self.target, self.drafters)
-        assert list(done.tokens) == list(text[prompt_length : prompt_length + count]), "the ids are not the target's"
-        return done, (self.clock.now - started) / UNIT
-
-    def against_plain(self, prompt_length: int, count: int = LENGTH) -> float:
-        """Return the time of an answer in `auto` as a share of the same answer's in `none`."""
-        plain, plain_time = self.answer(prompt_length, "none", count)
-        done, time = self.answer(prompt_length, "auto", count)
-        assert plain.tokens == done.tokens
-        return time / plain_time
-
-
-def ahead_of(prompt_length: int, count: int = LENGTH) -> int:
-    return prompt_length + count + 80
-
-
-# Whole answers in scripted time.
 
 
 @pytest.mark.parametrize("prompt_length", [10, 40, 200, 1000])
@@ -235,7 +147,7 @@ def test_exploration_stays_within_its_share(clock: Clock) -> None:
     simulation.answer(10, count=1500)
     spent, time = simulation.draft.spent - before, simulation.clock.now - started
     experience = simulation.experience
-    assert 0 < experience.explored_seconds <= EXPLORATION * experience.decode_seconds
+    assert 0 < experience.explored_seconds <= EXPLORATION * experience.decode_seconds + 2 * UNIT
     assert spent <= 2 * EXPLORATION * time, "what is known to be bad is asked only to explore"
 
 
@@ -296,6 +208,18 @@ def test_the_cap_is_kept(clock: Clock, cap: int) -> None:
         assert list(done.tokens) == text[80:180]
         rows = [rows for _, rows in simulation.target.calls[start:]]
         assert max(rows) == cap + 1, "drafts as long as they may be, never longer"
+
+
+def test_without_a_cap_a_copy_fills_the_longest_pass_and_the_draft_model_writes_no_more_than_its_share(
+    clock: Clock,
+) -> None:
+    for text, longest in ((looping_text(600), 64), (fresh_text(600), LONG_DRAFT + 1)):
+        simulation = Simulation(clock, Pair(text, 0.02, stairs=FLAT))
+        start = len(simulation.target.calls)
+        done, _ = simulation.answer(80, count=400)
+        rows = [rows for _, rows in simulation.target.calls[start:]]
+        assert max(rows) == longest
+        assert done.stats.max_draft_tokens == 63
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2, 5])

@@ -67,10 +67,31 @@ def test_measured_points_are_given_back_and_lines_run_between_them() -> None:
     assert costs.seconds(9) == pytest.approx(2.1 + 0.9 / 4)
 
 
-def test_beyond_the_points_the_cost_grows_with_the_rows() -> None:
-    costs = PassCosts(STAIRS)
-    assert costs.seconds(48) == pytest.approx(12.0)
-    assert costs.seconds(64) == pytest.approx(16.0)
+@pytest.mark.parametrize(
+    ("points", "rows", "seconds"),
+    [
+        (STAIRS, 64, 8.0 + 32 * 7.0 / 31),
+        ({1: 1.0, 32: 1.0}, 64, 1.0),
+        ({1: 1.0, 8: 4.5}, 64, 32.5),
+        ({1: 1.0, 12: 6.5, 16: 6.1}, 64, 6.1 + 48 * 5.1 / 15),
+        ({1: 1.0, 4: 0.8}, 64, 0.8),
+        ({1: 1.0}, 64, 64.0),
+        ({4: 2.0}, 64, 32.0),
+    ],
+    ids=["stairs", "flat", "straight", "a dip at the end", "cheaper than one", "one point", "not of one row"],
+)
+def test_beyond_the_points_each_row_costs_what_it_does_between_them_in_the_mean(
+    points: Mapping[int, float], rows: int, seconds: float
+) -> None:
+    costs = PassCosts(points)
+    assert costs.seconds(rows) == pytest.approx(seconds)
+    last = max(points)
+    middle = (last + rows) // 2
+    part = (middle - last) / (rows - last)
+    assert costs.seconds(middle) == pytest.approx(points[last] + part * (seconds - points[last]))
+
+
+def test_below_the_points_the_cost_shrinks_with_the_rows() -> None:
     assert PassCosts({4: 2.0}).seconds(2) == pytest.approx(1.0)
 
 
@@ -146,7 +167,8 @@ def test_seconds_are_the_lines_between_the_points_times_the_drift_and_the_best_o
         points = costs.points
         longest = max(points)
         lines = [float(np.interp(rows, list(points), list(points.values()))) for rows in range(1, longest + 1)]
-        lines += [points[longest] * rows / longest for rows in range(longest + 1, 65)]
+        slope = (points[longest] - points[1]) / (longest - 1)
+        lines += [points[longest] + slope * (rows - longest) for rows in range(longest + 1, 65)]
         assert [costs.unpadded_seconds(rows) for rows in range(1, 65)] == pytest.approx(lines)
         assert curve(costs)[1:] == pytest.approx([min(lines[rows - 1 :]) for rows in range(2, 65)])
         assert costs.seconds(1) == pytest.approx(lines[0])

@@ -96,7 +96,10 @@ class PassCosts:
         self._padded = table
 
     def _lines(self) -> list[float]:
-        """Return the seconds of 1 to MOST_ROWS rows along the lines between the points, without drift."""
+        """Return the seconds of 1 to MOST_ROWS rows along the lines between the points, without drift.
+
+        Behind the last point each row costs what it does from the first point to the last, in the mean.
+        """
         known = sorted(self._points.items())
         (row, seconds), *rest = known
         line = [seconds * each / row for each in range(1, row + 1)]
@@ -104,7 +107,9 @@ class PassCosts:
             slope = (next_seconds - seconds) / (next_row - row)
             line += [seconds + slope * (each - row) for each in range(row + 1, next_row + 1)]
             row, seconds = next_row, next_seconds
-        return line + [seconds * each / row for each in range(row + 1, MOST_ROWS + 1)]
+        (first, least), (last, most) = known[0], known[-1]
+        slope = max(0.0, (most - least) / (last - first)) if rest else seconds / row
+        return line + [seconds + slope * (each - row) for each in range(row + 1, MOST_ROWS + 1)]
 
 
 def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
