@@ -210,7 +210,9 @@ def test_guesses_are_among_the_ids_that_may_be_proposed() -> None:
     drafter = begun(FakeCache(SCRIPT), n_vocab=3)
     watch = Watch(drafter)
     drafter.propose(proposal(text, 2))
-    assert [right for _, right in watch.seen] == [right for _, right in guesses_by_hand(text, 5, n_vocab=3)]
+    expected = guesses_by_hand(text, 5, n_vocab=3)
+    assert [right for _, right in watch.seen] == [right for _, right in expected]
+    assert [confidence for confidence, _ in watch.seen] == pytest.approx([each for each, _ in expected], rel=1e-5)
 
 
 def test_nothing_is_guessed_where_nobody_watches_and_in_a_prompt() -> None:
