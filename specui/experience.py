@@ -27,7 +27,7 @@ log = logging.getLogger("specui")
 
 VERSION = 2
 MAX_FILE_BYTES = 64 * 1024
-"""A longer file is none of ours; ours take about 2 KB."""
+"""A longer file is none of ours; ours take about 5 KB."""
 
 MAX_FILES = 100
 """When a new one comes, the files that were written longest ago make room."""

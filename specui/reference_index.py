@@ -34,9 +34,10 @@ class ReferenceIndex:
         if texts != self._texts:
             self._texts, self._known = (), None
             tokens = [self._tokens(text, cancelled) for text in texts]
+            reference = Reference(tokens, cancelled)
             if cancelled():
                 return None
-            self._texts, self._known = texts, Reference(tokens)
+            self._texts, self._known = texts, reference
         return self._known
 
     def _tokens(self, text: str, cancelled: Callable[[], bool]) -> list[int]:

@@ -147,6 +147,9 @@ def step(drafted: int, accepted: int, seconds: float, draft_seconds: float = 0.0
     return Outcome(50, Draft([1] * drafted), accepted, drafted + 1, draft_seconds, seconds)
 
 
+COSTS = PassCosts({1: PLAIN, 4: 0.05, 16: 0.07})
+
+
 def test_an_answer_begins_with_a_little_credit() -> None:
     assert Stake(PLAIN).seconds == pytest.approx(CREDIT_TOKENS * PLAIN)
 
@@ -164,20 +167,26 @@ def test_an_answer_begins_with_a_little_credit() -> None:
 )
 def test_each_step_is_settled_against_plain_decoding(outcome: Outcome, asked: bool, won: float) -> None:
     stake = Stake(PLAIN)
-    stake.settle(outcome, PLAIN, asked)
+    stake.settle(outcome, COSTS, asked)
     assert stake.seconds == pytest.approx(CREDIT_TOKENS * PLAIN + won)
+
+
+def test_a_busy_moment_is_no_fault_of_the_draft() -> None:
+    stake = Stake(PLAIN)
+    stake.settle(step(3, 3, 60.0), COSTS, asked=False)
+    assert stake.seconds == pytest.approx((CREDIT_TOKENS + 4) * PLAIN - 2 * COSTS.seconds(4))
 
 
 def test_what_was_won_can_be_lost_again_but_not_all_of_a_long_answers() -> None:
     stake = Stake(PLAIN)
     for _ in range(200):
-        stake.settle(step(15, 15, 0.07), PLAIN, asked=False)
+        stake.settle(step(15, 15, 0.07), COSTS, asked=False)
     assert stake.seconds == pytest.approx(MOST_CREDIT_TOKENS * PLAIN)
     while stake.seconds > 0:
-        stake.settle(step(15, 0, 0.07), PLAIN, asked=False)
+        stake.settle(step(15, 0, 0.07), COSTS, asked=False)
     assert not stake.allows(0.001, 0.0)
     for _ in range(100):
-        stake.settle(step(0, 0, 0.02), PLAIN, asked=False)
+        stake.settle(step(0, 0, 0.02), COSTS, asked=False)
     assert stake.allows(0.001, 0.0), "plain steps earn a little"
 
 

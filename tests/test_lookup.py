@@ -14,14 +14,16 @@ from specui.engine.drafting import Proposal
 from specui.engine.lookup import (
     AGREEMENTS,
     CLASSES,
-    INDEXED_NGRAM_SIZE,
     LONGEST_MATCH,
     MATCH_BOUNDS,
+    MOST_EDITS,
     MOST_PLACES,
+    PART_TOKENS,
     RESUME_MEMORY,
     RESUMED,
     PromptLookup,
     Reference,
+    _Edits,
     evidence,
 )
 
@@ -45,7 +47,7 @@ def match_length(text: Sequence[int], place: int) -> int:
 
 def plain_search(text: Sequence[int], limit: int, max_ngram_size: int) -> list[int]:
     """Look at every place for the rule of the docstring; a copy that reaches the end goes on into itself."""
-    for n in range(min(max_ngram_size, INDEXED_NGRAM_SIZE, len(text) - 1), 0, -1):
+    for n in range(min(max_ngram_size, len(text) - 1), 0, -1):
         every = [end for end in range(len(text) - 1, n - 1, -1) if list(text[end - n : end]) == list(text[-n:])]
         places = every[:MOST_PLACES]
         if not places:
@@ -115,22 +117,47 @@ def test_lookup_equals_a_plain_search_while_the_text_grows(seed: int) -> None:
         text += rng.integers(0, 8, size=rng.integers(1, 4)).tolist()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_lookup_behind_a_draft_equals_lookup_in_the_text_with_it(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    text: list[int] = rng.integers(0, 6, size=60).tolist()
-    draft: list[int] = rng.integers(0, 6, size=int(rng.integers(1, 6))).tolist()
-    drafter = PromptLookup(4)
+    text: list[int] = rng.integers(0, 4, size=60).tolist()
+    draft: list[int] = rng.integers(0, 4, size=int(rng.integers(1, 4))).tolist()
+    drafter = PromptLookup(2)
     drafter.find(text, 5)
-    behind = drafter.find_behind(draft, 5)
+    behind = drafter.find_behind(draft, 7)
     assert behind is not None
     assert behind.length == len(text) + len(draft)
-    places = [end for end in range(len(text) - 1, 3, -1) if (text + draft)[-4:] == text[end - 4 : end]]
-    if places:
-        nexts = {tuple((text[end:])[:1]) for end in places}
-        assert tuple(behind.tokens[:1]) in nexts
-    assert drafter.find(text, 5) is not None, "what was only drafted is not part of the text"
-    assert drafter._own.tokens == text
+    tail = [*text, *draft]
+    ends = [end for end in range(len(text) - 1, 1, -1) if text[end - 2 : end] == tail[-2:]][:MOST_PLACES]
+    if ends:
+        longest = max(match_length_of(text, end, tail) for end in ends)
+        best = [end for end in ends if match_length_of(text, end, tail) == longest]
+        expected = {tuple(follow(tail, end, 7)) for end in best}
+        assert tuple(behind.tokens) in expected
+    assert drafter._own.tokens == text, "what was only drafted is not part of the text"
+
+
+def match_length_of(text: Sequence[int], place: int, tail: Sequence[int]) -> int:
+    n = 0
+    while n < min(place, LONGEST_MATCH) and text[place - 1 - n] == tail[len(tail) - 1 - n]:
+        n += 1
+    return n
+
+
+def follow(text: Sequence[int], place: int, limit: int) -> list[int]:
+    """Return what a copy from `place` gives; one that reaches the end goes on into itself."""
+    copied = list(text)
+    for i in range(limit):
+        copied.append(copied[place + i])
+    return copied[len(text) :]
+
+
+def test_a_repetition_goes_on_through_what_was_drafted() -> None:
+    drafter = PromptLookup(4)
+    drafter.find([1, 2, 3, 1, 2], 4)
+    behind = drafter.find_behind([3], 8)
+    assert behind is not None
+    assert list(behind.tokens) == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -248,8 +275,9 @@ def test_edits_at_random_never_break_a_proposal(seed: int) -> None:
 
 def test_a_text_at_hand_is_copied_from_where_the_own_text_has_nothing() -> None:
     reference = Reference([[20, 21, 22, 23, 24, 25], [30, 31, 32, 33]])
-    assert len(reference) == 10
-    assert look_up([1, 2, 21, 22, 23], reference=reference) == [24, 25, 24, 25]
+    assert len(reference) == 12
+    assert look_up([1, 2, 21, 22, 23], reference=reference) == [24, 25], "the end of a text at hand is the end"
+    assert look_up([1, 2, 24, 25], reference=reference) == [], "the next text does not follow the last one"
     assert look_up([1, 2, 30, 31], 2, reference=reference) == [32, 33]
     assert look_up([1, 2, 30, 31], 2) == []
 
@@ -257,14 +285,16 @@ def test_a_text_at_hand_is_copied_from_where_the_own_text_has_nothing() -> None:
 def test_the_longer_match_wins_wherever_it_stands() -> None:
     reference = Reference([[1, 2, 3, 4, 5, 6, 7, 8]])
     assert look_up([4, 5, 6, 9, 1, 2, 3, 4, 5, 6], 2, reference=reference) == [7, 8]
-    assert look_up([9, 3, 4, 5, 6, 1, 8, 3, 4, 5, 6], 2, reference=reference) in ([1, 8], [7, 8])
+    assert look_up([9, 3, 4, 5, 6, 1, 8, 3, 4, 5, 6], 2, reference=reference) == [1, 8], (
+        "of equals the own text comes first"
+    )
 
 
 def test_a_text_at_hand_serves_many_answers_and_is_not_changed_by_them() -> None:
     reference = Reference([[1, 2, 3, 4, 5, 6]])
     for own in ([1, 2, 3], [9, 9, 3, 4], [2, 3]):
         assert look_up(own, 2, reference=reference) == list(islice([1, 2, 3, 4, 5, 6], own[-1], own[-1] + 2))
-    assert len(reference) == 6
+    assert len(reference) == 7
 
 
 def test_a_text_at_hand_works_with_shorter_ngrams_than_it_was_indexed_with() -> None:
@@ -292,6 +322,35 @@ def test_a_proposal_costs_the_same_at_any_length(length: int) -> None:
     text = np.random.default_rng(0).integers(0, 5, size=length).tolist()
     drafter.propose(proposal(text, 15))
     assert 0 < counting.count <= MOST_PLACES, "of all places with the same n-gram only the latest are looked at"
+
+
+def test_many_texts_at_hand_cost_no_more_than_one() -> None:
+    reference = Reference([[1, 2, 3, 4, place] for place in range(100, 400)])
+    drafter = PromptLookup(4, reference=reference)
+    assert len(drafter._places([1, 2, 3, 4])) == MOST_PLACES
+
+
+def test_indexing_can_be_cancelled_between_parts() -> None:
+    left = iter([False, False])
+    reference = Reference([list(range(3 * PART_TOKENS))], lambda: next(left, True))
+    assert len(reference) == 2 * PART_TOKENS
+
+
+def test_a_copy_that_is_taken_up_again_needs_half_the_match() -> None:
+    committed = [*SOURCE, 1]
+    drafter = PromptLookup(4, 3)
+    grow(drafter, committed, [*SOURCE[:12], 77, SOURCE[13]])
+    assert list(drafter.propose(proposal(committed, 5)).tokens) == [], "one token is too little"
+    grow(drafter, committed, [SOURCE[14]])
+    assert list(drafter.propose(proposal(committed, 5)).tokens) == SOURCE[15:20]
+
+
+def test_only_the_latest_edits_that_begin_alike_are_remembered() -> None:
+    edits = _Edits()
+    for each in range(MOST_EDITS + 3):
+        edits.learn((1, each), (2,))
+    assert edits.replaced([1, 2, 0], 0) is None
+    assert edits.replaced([1, MOST_EDITS + 2, 0], 0) == (2, (2,))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Mode `auto`: at each step the drafter and the length that save the most time, or none.
 
 Each step takes what promises the most tokens a second, E / T; plain decoding is one of the choices, so a draft is made
-only where it is expected to win, and where it does not risk more than drafts may lose in this answer. E comes from
-running acceptance estimates (prompt lookup: by length of match and agreement; draft model: by its own confidence), T
-from measured costs. What lookup would have proposed is checked against what was written at every step, drafted or not,
-which costs nothing. Behind what the model drafts, lookup may go on.
+only where it is expected to win, and a copy only where it risks no more than drafts may lose in this answer. E comes
+from running acceptance estimates (prompt lookup: by length of match and agreement; draft model: by its own confidence),
+T from measured costs. What lookup would have proposed is checked against what was written at every step, drafted or
+not, which costs nothing. Behind what the model drafts, lookup may go on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from specui.config import SpeculationMode
 from specui.engine.drafting import DraftModel, Guess, Outcome, Proposal, Take
 from specui.engine.economy import CATCH_UP_SHARE, MARGIN, Experience, won
 from specui.engine.lookup import Candidate, PromptLookup
+from specui.engine.sampling import Constraint
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
 EXPLORATION = 0.01
@@ -69,6 +70,7 @@ class Auto:
         self.draft = draft
         self._know = experience
         self._length = self._room = 0
+        self._constraint: Constraint | None = None
         self._candidate: Candidate | None = None
         self._confidences: list[float] = []
         self._survivals: list[float] = []
@@ -91,7 +93,8 @@ class Auto:
         self._length = len(proposal.committed)
         self._begin_draft()
         self._room = proposal.limit
-        self._candidate = self.lookup.find(proposal.committed, proposal.limit)
+        self._constraint = proposal.constraint
+        self._candidate = self._allowed(self.lookup.find(proposal.committed, proposal.limit))
         plain = self._promise(_Step())
         copy = self._best_copy(self._candidate, _Step())
         if self._draft_promise(proposal) > max(plain, copy.promise):
@@ -106,6 +109,13 @@ class Auto:
         self._step, self._behind, self._left = _Step(), None, None
         self._drafted_by_model = self._exploring = False
 
+    def _allowed(self, found: Candidate | None) -> Candidate | None:
+        """Return as much of a copy as the constraint lets come next."""
+        if found is None or self._constraint is None:
+            return found
+        reach = self._constraint.reach(found.tokens)
+        return replace(found, tokens=found.tokens[:reach], classes=found.classes[:reach])
+
     def _promise(self, step: _Step) -> float:
         """Return the tokens a second that a step promises."""
         return step.tokens / (step.draft_seconds + self._know.costs.seconds(step.rows))
@@ -113,7 +123,8 @@ class Auto:
     def _best_copy(self, found: Candidate | None, step: _Step) -> _Copy:
         """Return as much of what lookup found as is best put behind `step`."""
         know, rates, best = self._know, self._know.lookup.table, _Copy(found)
-        tokens, survival, survivals = step.tokens, step.survival, []
+        tokens, survival, before = step.tokens, step.survival, len(self._survivals)
+        survivals = self._survivals[:]
         for length, evidence in enumerate(found.classes if found is not None else (), start=1):
             survival *= rates[evidence]
             tokens += survival
@@ -123,7 +134,7 @@ class Auto:
             seconds = step.draft_seconds + know.costs.seconds(step.rows + length)
             promise = tokens / (MARGIN * seconds)
             if promise > best.promise and know.allows(tokens, survivals, seconds):
-                best = _Copy(found, survivals[:], promise)
+                best = _Copy(found, survivals[before:], promise)
         return best
 
     def _draft_promise(self, proposal: Proposal) -> float:
@@ -175,8 +186,9 @@ class Auto:
         self._guessed.append(guess.token)
         self._confidences.append(guess.probability)
         self._survivals.append(step.survival)
-        copy = self._best_copy(self.lookup.find_behind(self._guessed, self._room - len(self._guessed)), step)
-        if copy.promise > max(taken, ahead):
+        found = self.lookup.find_behind(self._guessed, self._room - len(self._guessed))
+        copy = self._best_copy(found if self._constraint is None else None, step)
+        if copy.promise > max(without, taken, ahead):
             self._behind = copy
             return "last"
         return "go-on" if ahead > taken else "last"
@@ -222,7 +234,7 @@ class Auto:
             self.draft.accept(outcome)
         self._know.observe_step(outcome, asked=self._drafted_by_model)
         if self._exploring:
-            self._know.explored_seconds += max(0.0, -won(outcome, self._know.costs.seconds(1)))
+            self._know.explored_seconds += max(0.0, -won(outcome, self._know.costs))
 
     def _note(self, outcome: Outcome) -> None:
         """Note what was chosen, and what it promised."""
@@ -236,7 +248,7 @@ class Auto:
 
     def _learn_from_draft(self, draft: DraftModel, outcome: Outcome) -> None:
         guessed, accepted = len(self._guessed), outcome.num_accepted
-        for position, confidence in enumerate(self._confidences[: accepted + 1]):
+        for position, confidence in enumerate(self._confidences[: min(len(outcome.draft), accepted + 1)]):
             self._know.draft.observe(confidence, position < accepted)
         if accepted < guessed:
             self._left = None  # what stands at its place does not follow what it followed

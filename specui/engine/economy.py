@@ -98,9 +98,13 @@ class LookupRates:
         return tuple(rates)
 
 
-def won(outcome: Outcome, plain_seconds: float) -> float:
-    """Return the seconds that a step saved, or lost where negative, where plain decoding takes so many a token."""
-    return (outcome.num_accepted + 1) * plain_seconds - outcome.verify_seconds - outcome.draft_seconds
+def won(outcome: Outcome, costs: PassCosts) -> float:
+    """Return the seconds that a step saved, or lost where negative, against plain decoding.
+
+    A pass counts for at most twice of what is expected of it: that the machine was busy is no fault of the draft.
+    """
+    pass_seconds = min(outcome.verify_seconds, 2 * costs.seconds(outcome.rows))
+    return (outcome.num_accepted + 1) * costs.seconds(1) - pass_seconds - outcome.draft_seconds
 
 
 class Stake:
@@ -112,11 +116,11 @@ class Stake:
     def __init__(self, plain_seconds: float) -> None:
         self.seconds = CREDIT_TOKENS * plain_seconds
 
-    def settle(self, outcome: Outcome, plain_seconds: float, asked: bool) -> None:
-        """Take account of a step, where plain decoding takes `plain_seconds` a token; `asked`: a model was."""
+    def settle(self, outcome: Outcome, costs: PassCosts, asked: bool) -> None:
+        """Take account of a step; `asked`: the draft model was, whether it drafted or not."""
         tried = asked or len(outcome.draft) > 0
-        earned = won(outcome, plain_seconds) if tried else ALLOWANCE * outcome.verify_seconds
-        self.seconds = min(self.seconds + earned, MOST_CREDIT_TOKENS * plain_seconds)
+        earned = won(outcome, costs) if tried else ALLOWANCE * outcome.verify_seconds
+        self.seconds = min(self.seconds + earned, MOST_CREDIT_TOKENS * costs.seconds(1))
 
     def allows(self, risk_seconds: float, gain_seconds: float) -> bool:
         """Return whether a draft may be tried that risks so much to gain so much."""
@@ -253,4 +257,4 @@ class Experience:
         if 1 < wanted < outcome.rows:
             self.costs.doubt(wanted)
         self.decode_seconds += outcome.verify_seconds + outcome.draft_seconds
-        self.stake.settle(outcome, self.costs.seconds(1), asked)
+        self.stake.settle(outcome, self.costs, asked)

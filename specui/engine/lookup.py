@@ -6,7 +6,7 @@ many others go on alike, and how recent it is. Knows token ids only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,13 +14,19 @@ from specui.engine.drafting import Outcome, Proposal
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
 INDEXED_NGRAM_SIZE = 4
-"""Places are found by n-grams of up to so many tokens; longer matches are told by comparing."""
+"""Places in texts at hand are found by n-grams of up to so many tokens; longer matches are told by comparing."""
+
+BOUNDARY = -1
+"""Stands behind each text at hand; no model has such a token."""
+
+PART_TOKENS = 4096
+"""Texts at hand are indexed in parts of so many tokens, between which that can be cancelled."""
 
 LONGEST_MATCH = 32
 """Matches are measured up to this length."""
 
 MOST_PLACES = 12
-"""So many of the latest places are looked at, in each text."""
+"""So many of the latest places are looked at, those of the own text first."""
 
 MATCH_BOUNDS = (2, 3, 4, 6, 9, 14, 22)
 """Matches are told apart by these lengths: 1, 2, 3, 4 to 5 and so on."""
@@ -34,6 +40,8 @@ FOLLOWED_MATCH = 8
 """From such a match on a text is held to follow the place."""
 LONGEST_EDIT, EDIT_MATCH = 6, 3
 """So many tokens in place of so many are remembered, to be replaced again, once the copy goes on for so many behind."""
+MOST_EDITS = 8
+"""So many edits that begin with the same token are remembered."""
 RESUME_REACH, RESUME_MEMORY = 16, 48
 """How far behind the place that was followed a copy may be taken up again, and for how many tokens after that."""
 
@@ -55,6 +63,7 @@ class Candidate:
     match_length: int
     length: int
     classes: Sequence[int] = ()
+    resumed: bool = False
 
 
 class _Text:
@@ -81,24 +90,28 @@ class _Text:
     def places(self, ngram: tuple[int, ...]) -> Iterator[int]:
         """Yield where tokens follow `ngram`, the latest first."""
         n = len(ngram) - 1
-        place = self._latest[n].get(ngram, 0)
+        place = self._latest[n].get(ngram, 0) if n < len(self._latest) else 0
         while place:
-            yield place
+            if self.tokens[place] != BOUNDARY:
+                yield place
             place = self._earlier[n][place]
 
 
 class Reference:
     """Texts at hand that drafts may be copied from although no prompt holds them; indexed once, shared by answers."""
 
-    def __init__(self, texts: Sequence[Sequence[int]]) -> None:
-        self.texts: list[_Text] = []
+    def __init__(self, texts: Sequence[Sequence[int]], cancelled: Callable[[], bool] = lambda: False) -> None:
+        self.text = _Text(INDEXED_NGRAM_SIZE)
         for tokens in texts:
-            text = _Text(INDEXED_NGRAM_SIZE)
-            text.extend(tokens)
-            self.texts.append(text)
+            for start in range(0, len(tokens), PART_TOKENS):
+                if cancelled():
+                    return
+                self.text.extend(tokens[start : start + PART_TOKENS])
+            self.text.extend([BOUNDARY])
 
     def __len__(self) -> int:
-        return sum(len(text.tokens) for text in self.texts)
+        """How many tokens there are, one behind each text included."""
+        return len(self.text.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +130,11 @@ class _Edits:
 
     def learn(self, old: tuple[int, ...], new: tuple[int, ...]) -> None:
         """Expect `new` in place of `old` from now on."""
-        if 0 < len(old) <= LONGEST_EDIT and 0 < len(new) <= LONGEST_EDIT:
-            self._new.setdefault(old[0], {})[old] = new
+        known = self._new.setdefault(old[0], {})
+        known.pop(old, None)
+        known[old] = new
+        if len(known) > MOST_EDITS:
+            del known[next(iter(known))]
 
     def unlearn(self, tokens: Sequence[int], place: int) -> None:
         """What stands at `place` was copied as it is."""
@@ -160,9 +176,8 @@ class PromptLookup:
     def __init__(self, max_ngram_size: int, min_ngram_size: int = 1, reference: Reference | None = None) -> None:
         self.max_ngram_size = max_ngram_size
         self._min_ngram_size = min(min_ngram_size, max_ngram_size)
-        self._indexed = min(max_ngram_size, INDEXED_NGRAM_SIZE)
-        self._own = _Text(self._indexed)
-        self._texts = [self._own, *(reference.texts if reference is not None else ())]
+        self._own = _Text(max_ngram_size)
+        self._texts = [self._own] if reference is None else [self._own, reference.text]
         self._followed: _Followed | None = None
         self._edits = _Edits()
 
@@ -174,26 +189,26 @@ class PromptLookup:
     def propose(self, proposal: Proposal) -> Draft:
         """Return the continuation of the best match, or an empty draft."""
         candidate, shortest = self.find(proposal.committed, proposal.limit), self._min_ngram_size
-        if candidate is None or candidate.match_length < shortest:
+        if candidate is None or candidate.match_length < ((shortest + 1) // 2 if candidate.resumed else shortest):
             return EMPTY_DRAFT
-        tokens = candidate.tokens[:shortest] if 1 < candidate.match_length == shortest else candidate.tokens
+        barely = 1 < candidate.match_length == shortest and not candidate.resumed
+        tokens = candidate.tokens[:shortest] if barely else candidate.tokens
         reach = proposal.constraint.reach(tokens) if proposal.constraint is not None else len(tokens)
         return Draft(tokens[:reach])
 
     def find(self, committed: Sequence[int], limit: int) -> Candidate | None:
         """Return the best continuation with the length of its match, or None."""
         self._catch_up(committed)
-        return self._find(self._own.tokens, limit, len(committed))
+        return self._find(self._own.tokens, (), limit)
 
     def find_behind(self, draft: Sequence[int], limit: int) -> Candidate | None:
         """Return the best continuation of the committed text with `draft` behind it, or None."""
         longest = LONGEST_MATCH - len(draft)
-        if longest < 1:
-            return None
-        return self._find([*self._own.tokens[-longest:], *draft], limit, len(self._own.tokens) + len(draft))
+        return self._find([*self._own.tokens[-longest:], *draft], draft, limit) if longest > 0 else None
 
-    def _find(self, tail: Sequence[int], limit: int, length: int) -> Candidate | None:
-        """Return the best continuation of a text of `length` tokens that ends with `tail`."""
+    def _find(self, tail: Sequence[int], draft: Sequence[int], limit: int) -> Candidate | None:
+        """Return the best continuation of the own text with `draft` behind it, which together end with `tail`."""
+        length = len(self._own.tokens) + len(draft)
         places = self._places(tail) if limit > 0 else []
         best = self._best(places) if places else None
         if best is None or best.match_length < FOLLOWED_MATCH:
@@ -202,12 +217,12 @@ class PromptLookup:
                 best = resumed
         if best is None:
             return None
-        if length == len(self._own.tokens):
+        if not draft:
             self._follow(best, length)
-        tokens, edited = _copy(best, limit, self._edits)
+        tokens, edited = self._copy(best, draft, limit)
         classes = _classes(best, places, tokens[:edited])
         classes += [evidence(best.match_length + i, RESUMED) for i in range(edited, len(tokens))]
-        return Candidate(tokens, best.match_length, length, classes)
+        return Candidate(tokens, best.match_length, length, classes, best.resumed)
 
     def _follow(self, best: _Place, length: int) -> None:
         """Note which place the text follows, and what was written otherwise since it followed the last one."""
@@ -224,17 +239,18 @@ class PromptLookup:
             self._edits.unlearn(text.tokens, old)
             old, new = old + 1, new + 1
         old_end, new_end = best.start - best.match_length, length - best.match_length
-        if text is best.text and old < old_end and new < new_end:
+        short = 0 < old_end - old <= LONGEST_EDIT and 0 < new_end - new <= LONGEST_EDIT
+        if text is best.text and short:
             self._edits.learn(tuple(text.tokens[old:old_end]), tuple(own[new:new_end]))
 
     def _places(self, tail: Sequence[int]) -> list[_Place]:
         """Return the latest places behind the longest n-gram that ends `tail` and occurred before."""
-        for n in range(min(self._indexed, len(tail)), 0, -1):
+        for n in range(min(self.max_ngram_size, len(tail)), 0, -1):
             ngram = tuple(tail[len(tail) - n :])
+            found = ((text, start) for text in self._texts for start in text.places(ngram))
             places = [
                 _Place(text, start, _match_length(text.tokens, start, tail))
-                for text in self._texts
-                for start in islice(text.places(ngram), MOST_PLACES)
+                for text, start in islice(found, MOST_PLACES)
             ]
             if places:
                 return places
@@ -256,9 +272,36 @@ class PromptLookup:
         text, start = followed.place.text, followed.place.start
         expected = start + length - followed.length
         end = min(expected + RESUME_REACH, len(text.tokens) - 1)
-        nearby = [place for place in range(start + 1, end + 1) if text.tokens[place - 1] == tail[-1]]
+        nearby = [
+            place
+            for place in range(start + 1, end + 1)
+            if text.tokens[place - 1] == tail[-1] and text.tokens[place] != BOUNDARY
+        ]
         places = [_Place(text, place, _match_length(text.tokens, place, tail), resumed=True) for place in nearby]
         return max(places, key=lambda place: (place.match_length, -abs(place.start - expected)), default=None)
+
+    def _copy(self, place: _Place, draft: Sequence[int], limit: int) -> tuple[list[int], int]:
+        """Return up to `limit` tokens from `place` on, edited where that is expected, and where the first edit begins.
+
+        A copy that reaches the end of the own text goes on into `draft` and its own tokens; one from a text at hand
+        ends with it.
+        """
+        tokens, end = place.text.tokens, len(place.text.tokens)
+        copied: list[int] = []
+        at, edited = place.start, limit
+        while len(copied) < limit:
+            if at >= end:
+                copied.append(draft[at - end] if at - end < len(draft) else copied[at - end - len(draft)])
+                at += 1
+                continue
+            if tokens[at] == BOUNDARY:
+                break
+            old_length, new = self._edits.replaced(tokens, at) or (1, (tokens[at],))
+            if old_length > 1 or new[0] != tokens[at]:
+                edited = min(edited, len(copied))
+            at += old_length
+            copied += new
+        return copied[:limit], edited
 
     def accept(self, outcome: Outcome) -> None:
         """Nothing to learn: the text itself is the state."""
@@ -271,26 +314,6 @@ def _match_length(tokens: Sequence[int], start: int, tail: Sequence[int]) -> int
     """Return how many tokens in front of `start` equal the end of `tail`, up to LONGEST_MATCH."""
     longest, end = min(start, len(tail), LONGEST_MATCH), len(tail)
     return next((n for n in range(longest) if tokens[start - 1 - n] != tail[end - 1 - n]), longest)
-
-
-def _copy(place: _Place, limit: int, edits: _Edits) -> tuple[list[int], int]:
-    """Return the `limit` tokens from `place` on, with the edits expected there, and where the first of those begins.
-
-    What reaches the end of the text goes on into its own tokens.
-    """
-    tokens, end = place.text.tokens, len(place.text.tokens)
-    copied: list[int] = []
-    at, edited = place.start, limit
-    while len(copied) < limit:
-        replaced = edits.replaced(tokens, at) if at < end else None
-        if replaced is None:
-            copied.append(tokens[at] if at < end else copied[at - end])
-            at += 1
-        else:
-            edited = min(edited, len(copied))
-            at += replaced[0]
-            copied += replaced[1]
-    return copied[:limit], edited
 
 
 def _classes(best: _Place, places: Sequence[_Place], tokens: Sequence[int]) -> list[int]:
