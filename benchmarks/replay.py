@@ -28,7 +28,6 @@ from specui.engine.lookup import PromptLookup
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
 LENGTHS = (2, 3, 5, 8, 15)
-READING_SHARE = economy.CATCH_UP_SHARE
 
 WITHOUT: Mapping[str, Callable[[], Any]] = {
     "agreement": lambda: patch.object(lookup, "evidence", _length_only),
@@ -116,7 +115,7 @@ class RecordedDraft:
         """Draft along the record; `seconds` is what it takes."""
         self.rows_caught_up = self.behind(proposal.committed)
         self.rows_decoded = 0
-        self.seconds = self._token_seconds * (1 + READING_SHARE * (self.rows_caught_up - 1))
+        self.seconds = self._token_seconds * (1 + economy.READING_SHARE * (self.rows_caught_up - 1))
         place = len(proposal.committed) - len(self._recorded.prompt)
         self._tell(place)
         tokens = self._write(place, proposal.limit, judge or self._judge_by_p_min)

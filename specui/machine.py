@@ -9,7 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from specui import experience
-from specui.engine.costs import LEAST_ROOM, calibrate, few_passes_seconds, recalibrate, single_pass_seconds
+from specui.engine.costs import (
+    LEAST_ROOM,
+    calibrate,
+    few_passes_seconds,
+    reading_share,
+    recalibrate,
+    single_pass_seconds,
+)
 from specui.engine.drafting import TokenCache
 from specui.engine.economy import Experience
 from specui.engine.llama import Context
@@ -25,7 +32,7 @@ class Machine:
         self.experience: Experience | None = None
         self._target = target
         self._key = experience.Key.of(target.model.path, draft, target.threads, target.model.gpu_layers)
-        self._draft_measured = False
+        self._draft_measured = self._reading_measured = False
         self._plain_timed = False
         self._kept_decode_seconds = 0.0
 
@@ -54,10 +61,17 @@ class Machine:
         return recalled
 
     def measure_draft(self, cache: TokenCache) -> None:
-        """Measure a token of the draft model on its own cache, if that is not known yet."""
-        if self.experience is not None and not self._draft_measured and cache.n_ctx > len(cache.tokens):
-            self.experience.draft.token_seconds = single_pass_seconds(cache)
+        """Measure, on its own cache, what a token takes the draft model to write and to read, as far as not known."""
+        if self.experience is None or cache.n_ctx <= len(cache.tokens):
+            return
+        draft = self.experience.draft
+        if not self._draft_measured:
+            draft.token_seconds = single_pass_seconds(cache)
             self._draft_measured = True
+        if not self._reading_measured:
+            share = reading_share(cache, draft.token_seconds)
+            draft.reading_share = draft.reading_share if share is None else share
+            self._reading_measured = True
 
     def time_plain(self) -> None:
         """Time a few passes of one row, once, if nothing else told what they take; never where a cut is dear."""

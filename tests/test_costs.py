@@ -21,6 +21,7 @@ from specui.engine.costs import (
     PassCosts,
     calibrate,
     few_passes_seconds,
+    reading_share,
     recalibrate,
 )
 from specui.errors import RollbackError
@@ -373,3 +374,16 @@ def test_a_few_passes_take_the_least_and_end_early_where_they_are_long(clock: Cl
     slow = TimedCache(clock, scaled(1.1 * FEW_SECONDS))
     assert few_passes_seconds(slow) == pytest.approx(1.1 * FEW_SECONDS)
     assert len(slow.calls) == 1
+
+
+def test_reading_is_measured_as_a_share_of_writing(clock: Clock) -> None:
+    cache = TimedCache(clock, {1: 0.010, 16: 0.055})
+    assert reading_share(cache, 0.010) == pytest.approx(0.3)
+    assert cache.tokens == [], "what was measured with is cut off again"
+
+
+def test_reading_is_not_measured_without_room(clock: Clock) -> None:
+    cache = TimedCache(clock, {1: 0.010, 16: 0.055})
+    cache.n_ctx = 15
+    assert reading_share(cache, 0.010) is None
+    assert cache.calls == []

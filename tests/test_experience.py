@@ -18,7 +18,7 @@ from fake_model import FakeCache, random_script
 from specui import experience
 from specui.engine import costs as costs_module
 from specui.engine.checkpoint import Rollback
-from specui.engine.costs import CALIBRATION_ROWS, FEW_PASSES, PassCosts, Record
+from specui.engine.costs import CALIBRATION_ROWS, FEW_PASSES, READING_ROWS, PassCosts, Record
 from specui.engine.drafting import Outcome
 from specui.engine.economy import Experience, Known
 from specui.engine.lookup import CLASSES
@@ -292,7 +292,11 @@ def test_a_draft_token_is_measured_once_in_all_starts(clock: Clock, path: Path) 
         know = lane.measure()
         assert know is not None
         lane.measure_draft(draft)
-        assert bool(draft.calls) is (start == 0)
+        assert any(len(tokens) == 1 for tokens, _ in draft.calls) is (start == 0)
+        assert sum(len(tokens) == READING_ROWS for tokens, _ in draft.calls) == 2, "reading is measured at each start"
+        asked = len(draft.calls)
+        lane.measure_draft(draft)
+        assert len(draft.calls) == asked, "and once in it"
         assert know.draft.token_seconds == pytest.approx(0.021 * (1 + start)), "at the pace of today"
         know.observe_step(Outcome(9, Draft(), 0, 1, 0.0, 0.021 * (1 + start)))
         lane.keep()

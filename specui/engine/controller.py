@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from specui.config import SpeculationMode
 from specui.engine.drafting import DraftModel, Guess, Outcome, Proposal, Take
-from specui.engine.economy import CATCH_UP_SHARE, MARGIN, Experience, won
+from specui.engine.economy import MARGIN, Experience, won
 from specui.engine.lookup import Candidate, PromptLookup
 from specui.engine.sampling import Constraint
 from specui.engine.verification import EMPTY_DRAFT, Draft
@@ -147,7 +147,7 @@ class Auto:
 
     def _debt(self, draft: DraftModel, committed: Sequence[int]) -> float:
         """Return the seconds of reading what it has missed that a draft of the model would cost now."""
-        return max(0, draft.behind(committed) - 1) * CATCH_UP_SHARE * self._know.draft.token_seconds
+        return self._know.draft.reading_seconds(max(0, draft.behind(committed) - 1))
 
     def _ahead(self, step: _Step, limit: int) -> float:
         """Return the best promise over drafting 1 to `limit` more tokens at the mean acceptance."""
@@ -205,9 +205,9 @@ class Auto:
         know, draft = self._know, self.draft
         if draft is None or proposal.limit < 2 or know.draft_gain(LONG_DRAFT, BEST_ACCEPTANCE) <= MARGIN:
             return EMPTY_DRAFT
-        price = (2 + CATCH_UP_SHARE * draft.behind(proposal.committed)) * know.draft.token_seconds
+        price = 2 * know.draft.token_seconds + know.draft.reading_seconds(draft.behind(proposal.committed))
         price += know.costs.seconds(2) - know.costs.seconds(1)
-        if know.explored_seconds + price > EXPLORATION * know.decode_seconds:
+        if know.explored_seconds + price > EXPLORATION * know.decode_seconds or price > know.stake.seconds:
             return EMPTY_DRAFT
         self._exploring = True
         return self._ask_draft(proposal)
@@ -255,5 +255,5 @@ class Auto:
         elif self._behind is not None:
             self._candidate = self._behind.found
         if draft.rows_caught_up:
-            read = 1 + CATCH_UP_SHARE * (draft.rows_caught_up - 1)
+            read = 1 + self._know.draft.reading_share * (draft.rows_caught_up - 1)
             self._know.draft.observe_time(outcome.draft_seconds, draft.rows_decoded + read)

@@ -33,8 +33,8 @@ CONFIDENCE_PRIORS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 ACCEPTANCE_PRIOR = 0.92
 """A new draft model is believed in until it is known better: only who drafts finds out."""
 
-CATCH_UP_SHARE = 0.25
-"""Reading a committed token costs the draft model this share of writing one."""
+READING_SHARE = 0.25
+"""Reading a committed token costs the draft model this share of writing one, until that is measured."""
 CREDIT_TOKENS, MOST_CREDIT_TOKENS = 3.0, 64.0
 """What an answer's drafts may lose to begin with and at most, in tokens' worth of plain decoding."""
 ALLOWANCE = 0.015
@@ -132,6 +132,7 @@ class DraftEconomy:
 
     def __init__(self, token_seconds: float) -> None:
         self.token_seconds = token_seconds
+        self.reading_share = READING_SHARE
         self.acceptance = ACCEPTANCE_PRIOR
         self.by_confidence = SuccessRates(CONFIDENCE_BOUNDS, CONFIDENCE_PRIORS)
 
@@ -139,6 +140,10 @@ class DraftEconomy:
         """Learn whether one guess of the draft model was right."""
         self.by_confidence.observe(confidence, hit)
         self.acceptance += 0.05 * (hit - self.acceptance)
+
+    def reading_seconds(self, tokens: int) -> float:
+        """Return what it takes to read so many committed tokens."""
+        return tokens * self.reading_share * self.token_seconds
 
     def observe_time(self, seconds: float, rows: float) -> None:
         """Learn from the time that a proposal took, worth `rows` passes of one row."""

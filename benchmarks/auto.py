@@ -1,0 +1,85 @@
+"""Auto against fixed modes, lane by lane: `PYTHONPATH=. python benchmarks/auto.py T D [--modes …] [--split held-out]`.
+
+Every prompt of the builtin suite is a race of up to four lanes. Their steps take turns, so that a machine whose speed
+swings from one second to the next meets all of them alike; whole runs in turn (`bench`) need many repeats for that.
+Prints tokens a second against mode none by prompt and kind (geometric means), and what auto reaches of the best fixed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from specui import pairs
+from specui.bench.suite import BenchPrompt, Selection, load_suite
+from specui.compare.race import start_race
+from specui.compare.records import LaneSpec, RaceRequest, parse_modes
+from specui.config import BASELINE, DEFAULT_SUITE, DraftingSettings, Limits, LoadSettings, StepSettings
+from specui.generation import GenerationRequest
+from specui.runtime import Runtime
+
+Ratios = dict[str, float]
+"""Tokens a second against mode none, by mode."""
+
+
+def main() -> None:
+    """Race every prompt and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("draft", type=Path)
+    parser.add_argument("--modes", default="none,prompt-lookup:3,prompt-lookup:15,auto")
+    parser.add_argument("--split", default="held-out")
+    parser.add_argument("--kinds", default="")
+    parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="where to write the ratios as well")
+    options = parser.parse_args()
+    runtime = Runtime(LoadSettings())
+    kinds = tuple(kind for kind in options.kinds.split(",") if kind)
+    found: dict[str, list[Ratios]] = {}
+    for prompt in load_suite(DEFAULT_SUITE).select(Selection(kinds, options.split)):
+        ratios = _race(runtime, options, prompt)
+        print(f"{prompt.key:30}", _row(ratios), flush=True)
+        found.setdefault(prompt.kind, []).append(ratios)
+    runtime.close()
+    _print(found)
+    if options.json:
+        options.json.write_text(json.dumps(found))
+
+
+def _race(runtime: Runtime, options: argparse.Namespace, prompt: BenchPrompt) -> Ratios:
+    files = pairs.from_paths(options.target, options.draft)
+    modes = parse_modes(options.modes, DraftingSettings())
+    lanes = tuple(LaneSpec(mode, replace(StepSettings(), drafting=each), files) for mode, each in modes.items())
+    limits = Limits(min(options.max_tokens, prompt.max_tokens))
+    request = RaceRequest(GenerationRequest(messages=prompt.messages, limits=limits), lanes, options.repeats)
+    result = start_race(runtime, request).result().result
+    if result is None:
+        raise SystemExit("the race was cancelled")
+    rates = {
+        lane.spec.label: statistics.median(each.stats.decode_tokens_per_second or math.nan for each in lane.runs)
+        for lane in result.lanes
+    }
+    return {mode: rate / rates[BASELINE] for mode, rate in rates.items()}
+
+
+def _row(ratios: Mapping[str, float]) -> str:
+    return "  ".join(f"{mode} {ratio:.3f}" for mode, ratio in ratios.items() if mode != BASELINE)
+
+
+def _print(found: Mapping[str, Sequence[Ratios]]) -> None:
+    print()
+    for kind, races in {**found, "all": [each for some in found.values() for each in some]}.items():
+        long = [each for each in races if not any(math.isnan(ratio) for ratio in each.values())]
+        means = {mode: statistics.geometric_mean(each[mode] for each in long) for mode in races[0]}
+        best = max((ratio, mode) for mode, ratio in means.items() if mode != "auto")
+        print(f"{kind:30} {_row(means)}  auto / best fixed {means['auto'] / best[0]:.3f} ({best[1]})")
+
+
+if __name__ == "__main__":
+    main()
