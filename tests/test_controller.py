@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from auto_texts import (
@@ -290,7 +292,7 @@ def test_a_draft_token_that_proves_dearer_than_thought_is_learned_and_costs_litt
         auto.accept(done)
         seconds, drafted = seconds + done.verify_seconds + done.draft_seconds, drafted + len(draft)
         committed += text[len(committed) : len(committed) + len(draft) + 1]
-    assert drafted > 60
+    assert drafted > 40
     assert 0.4 < know.draft.token_seconds < 0.95
     assert seconds < 1.02 * 1490, f"1,490 tokens took {seconds:.0f} single passes"
 
@@ -361,3 +363,42 @@ def test_a_full_draft_context_makes_plain_steps() -> None:
     assert len(draft) == 0
     auto.accept(outcome(text[:20], draft, 0))
     assert not asked(cache)
+
+
+def test_tokens_that_were_cut_off_the_draft_teach_nothing() -> None:
+    text = fresh_text(40)
+    know = experience_of(CLIFF_8, 0.01)
+    auto = auto_on(text[:10], know, FakeCache(says(text)))
+    draft = auto.propose(ask(text[:10]))
+    assert len(draft) == 7
+    seen = sum(record.seen for record in know.draft.by_confidence.records)
+    auto.accept(outcome(text[:10], draft.first(3), 3))
+    assert sum(record.seen for record in know.draft.by_confidence.records) == seen + 3
+    assert know.draft.acceptance > experience_of(CLIFF_8).draft.acceptance, "three hits, no miss"
+
+
+def test_a_draft_of_the_model_ends_where_it_would_risk_more_than_the_stake() -> None:
+    text = fresh_text(60)
+    lengths = []
+    for stake in (100.0, 0.05):
+        know = experience_of(FLAT, 0.3)
+        know.draft.acceptance = 0.97
+        know.stake.seconds = stake
+        auto = auto_on(text[:10], know, FakeCache(says(text, always, 0.92)))
+        lengths.append(len(auto.propose(ask(text[:10]))))
+    assert 0 < lengths[1] < lengths[0], f"{lengths} tokens with much and with little to lose"
+
+
+class OnlyFirst:
+    """A constraint that lets two tokens come next and then no more."""
+
+    def reach(self, tokens: Sequence[int]) -> int:
+        return min(2, len(tokens))
+
+
+def test_a_copy_is_no_longer_than_what_the_grammar_allows() -> None:
+    text = looping_text(200)
+    auto = auto_on(text[:100], experience_of(FLAT))
+    constraint: Any = OnlyFirst()
+    proposal = replace(ask(text[:100]), constraint=constraint)
+    assert list(auto.propose(proposal).tokens) == text[100:102]

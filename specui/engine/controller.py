@@ -1,7 +1,7 @@
 """Mode `auto`: at each step the drafter and the length that save the most time, or none.
 
 Each step takes what promises the most tokens a second, E / T; plain decoding is one of the choices, so a draft is made
-only where it is expected to win, and a copy only where it risks no more than drafts may lose in this answer. E comes
+only where it is expected to win, and where it risks no more than drafts may lose in this answer. E comes
 from running acceptance estimates (prompt lookup: by length of match and agreement; draft model: by its own confidence),
 T from measured costs. What lookup would have proposed is checked against what was written at every step, drafted or
 not, which costs nothing. Behind what the model drafts, lookup may go on.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from specui.config import SpeculationMode
 from specui.engine.drafting import DraftModel, Guess, Outcome, Proposal, Take
-from specui.engine.economy import MARGIN, Experience, won
+from specui.engine.economy import DRAFT_MARGIN, MARGIN, Experience, won
 from specui.engine.lookup import Candidate, PromptLookup
 from specui.engine.sampling import Constraint
 from specui.engine.verification import EMPTY_DRAFT, Draft
@@ -84,7 +84,7 @@ class Auto:
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Index the prompt; where the draft model is expected to win, let it read the prompt now."""
         yield from self.lookup.begin(prompt)
-        if self.draft is not None and self._know.draft_gain(LONG_DRAFT) > MARGIN:
+        if self.draft is not None and self._know.draft_gain(LONG_DRAFT) > DRAFT_MARGIN:
             yield from self.draft.begin(prompt)
 
     def propose(self, proposal: Proposal) -> Draft:
@@ -118,7 +118,10 @@ class Auto:
 
     def _promise(self, step: _Step) -> float:
         """Return the tokens a second that a step promises."""
-        return step.tokens / (step.draft_seconds + self._know.costs.seconds(step.rows))
+        return step.tokens / self._seconds(step)
+
+    def _seconds(self, step: _Step) -> float:
+        return step.draft_seconds + self._know.costs.seconds(step.rows)
 
     def _best_copy(self, found: Candidate | None, step: _Step) -> _Copy:
         """Return as much of what lookup found as is best put behind `step`."""
@@ -143,7 +146,9 @@ class Auto:
             return 0.0
         debt = self._debt(self.draft, proposal.committed)
         # Nobody knows how much there is still to come that could pay for a lot of reading.
-        return self._ahead(_Step(draft_seconds=debt), proposal.limit) if debt < self._know.stake.seconds else 0.0
+        if debt >= self._know.stake.seconds:
+            return 0.0
+        return self._ahead(_Step(draft_seconds=debt), proposal.limit) * MARGIN / DRAFT_MARGIN
 
     def _debt(self, draft: DraftModel, committed: Sequence[int]) -> float:
         """Return the seconds of reading what it has missed that a draft of the model would cost now."""
@@ -179,7 +184,8 @@ class Auto:
         before, step = self._with(guess)
         without, taken = self._promise(before), self._promise(step)
         ahead = self._ahead(step, guess.limit - guess.position - 1)
-        if without >= max(taken, ahead) and not (self._exploring and guess.position == 0):
+        risky = not self._know.allows(step.tokens, [*self._survivals, step.survival], self._seconds(step))
+        if (risky or without >= max(taken, ahead)) and not (self._exploring and guess.position == 0):
             self._left = _Left(self._length + guess.position, guess)
             return "leave"
         self._step = step

@@ -41,8 +41,8 @@ ALLOWANCE = 0.015
 """They may lose this share of the time spent on plain steps besides."""
 SURE = 0.15
 """A draft that risks less than this share of what it is expected to gain is no gamble and always allowed."""
-MARGIN = 1.02
-"""A draft must promise this much more than a plain step."""
+MARGIN, DRAFT_MARGIN = 1.02, 1.06
+"""A copy, and a draft of the model, must promise this much more than a plain step: what the model takes swings more."""
 
 
 class LookupRates:
