@@ -381,7 +381,7 @@ def test_a_draft_of_the_model_ends_where_it_would_risk_more_than_the_stake() -> 
     text = fresh_text(60)
     lengths = []
     for stake in (100.0, 0.05):
-        know = experience_of(FLAT, 0.3)
+        know = experience_of(HALF_COUNTS, 0.05)
         know.draft.acceptance = 0.97
         know.stake.seconds = stake
         auto = auto_on(text[:10], know, FakeCache(says(text, always, 0.92)))
