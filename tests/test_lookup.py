@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -309,7 +309,7 @@ class CountingPlaces:
         self._places = drafter._own.places
         drafter._own.places = self.places  # type: ignore[method-assign]
 
-    def places(self, ngram: tuple[int, ...]) -> object:
+    def places(self, ngram: tuple[int, ...]) -> Iterator[int]:
         for place in self._places(ngram):
             self.count += 1
             yield place
