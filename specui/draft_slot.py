@@ -79,6 +79,9 @@ class DraftSlot:
 
     def _open(self, draft: Model) -> Context:
         context = self._open_context(draft, DRAFT_ROWS)
+        if context.rollback.kind != "cut":  # rows of logits ask for snapshots there, which a long draft outruns
+            context.close()
+            context = self._open_context(draft, 1)
         reason = context.rollback.reason
         if reason is not None:
             context.close()

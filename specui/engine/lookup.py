@@ -102,16 +102,18 @@ class Reference:
 
     def __init__(self, texts: Sequence[Sequence[int]], cancelled: Callable[[], bool] = lambda: False) -> None:
         self.text = _Text(INDEXED_NGRAM_SIZE)
+        self._boundaries = 0
         for tokens in texts:
             for start in range(0, len(tokens), PART_TOKENS):
                 if cancelled():
                     return
                 self.text.extend(tokens[start : start + PART_TOKENS])
             self.text.extend([BOUNDARY])
+            self._boundaries += 1
 
     def __len__(self) -> int:
-        """How many tokens there are, one behind each text included."""
-        return len(self.text.tokens)
+        """How many tokens there are."""
+        return len(self.text.tokens) - self._boundaries
 
 
 @dataclass(frozen=True, slots=True)
