@@ -14,6 +14,7 @@ from typing import Any
 
 import gradio as gr
 
+from specui import pace
 from specui.config import MAX_REFERENCE_BYTES
 from specui.errors import SettingError
 from specui.references import ReferenceFile, References
@@ -45,15 +46,9 @@ def render(references: References, refused: Sequence[str] = ()) -> str:
 def _row(file: ReferenceFile) -> str:
     name = escape(file.name)
     return (
-        f'<li><b title="{name}">{name}</b><span>{_size(file.size)}</span>'
+        f'<li><b title="{name}">{name}</b><span>{f"{file.size} bytes" if file.size < 1000 else pace.size(file.size)}</span>'
         f'<button type="button" class="sp-quiet" data-name="{name}" aria-label="Remove {name}">×</button></li>'
     )
-
-
-def _size(size: int) -> str:
-    if size < 1000:
-        return f"{size} bytes"
-    return f"{size / 1e3:.0f} kB" if size < 999_500 else f"{size / 1e6:.1f} MB"
 
 
 BIND = """window.specuiReferences.bind(
