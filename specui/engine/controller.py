@@ -148,7 +148,7 @@ class Auto:
         # Nobody knows how much there is still to come that could pay for a lot of reading.
         if debt >= self._know.stake.seconds:
             return 0.0
-        return self._ahead(_Step(draft_seconds=debt), proposal.limit) * MARGIN / DRAFT_MARGIN
+        return self._ahead(_Step(draft_seconds=debt), proposal.limit) / DRAFT_MARGIN
 
     def _debt(self, draft: DraftModel, committed: Sequence[int]) -> float:
         """Return the seconds of reading what it has missed that a draft of the model would cost now."""
@@ -163,7 +163,7 @@ class Auto:
             tokens += survival
             seconds += know.draft.token_seconds
             best = max(best, tokens / (seconds + know.costs.seconds(step.rows + more)))
-        return best / MARGIN
+        return best
 
     def _ask_draft(self, proposal: Proposal) -> Draft:
         if self.draft is None:
@@ -183,7 +183,7 @@ class Auto:
         """
         before, step = self._with(guess)
         without, taken = self._promise(before), self._promise(step)
-        ahead = self._ahead(step, guess.limit - guess.position - 1)
+        ahead = self._ahead(step, guess.limit - guess.position - 1) / MARGIN
         risky = not self._know.allows(step.tokens, [*self._survivals, step.survival], self._seconds(step))
         if (risky or without >= max(taken, ahead)) and not (self._exploring and guess.position == 0):
             self._left = _Left(self._length + guess.position, guess)
