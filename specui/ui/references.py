@@ -44,9 +44,9 @@ def render(references: References, refused: Sequence[str] = ()) -> str:
 
 
 def _row(file: ReferenceFile) -> str:
-    name = escape(file.name)
+    name, size = escape(file.name), f"{file.size} bytes" if file.size < 1000 else pace.size(file.size)
     return (
-        f'<li><b title="{name}">{name}</b><span>{f"{file.size} bytes" if file.size < 1000 else pace.size(file.size)}</span>'
+        f'<li><b title="{name}">{name}</b><span>{size}</span>'
         f'<button type="button" class="sp-quiet" data-name="{name}" aria-label="Remove {name}">×</button></li>'
     )
 
