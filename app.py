@@ -19,7 +19,15 @@ from fastapi import FastAPI
 from specui import pairs
 from specui.catalog import Cancelled, Catalog, OnProgress, PairFiles
 from specui.commands.options import Parser, add_model_options, given_files, load_settings
-from specui.config import DEFAULT_HOST, DEFAULT_PAIR, DEFAULT_PORT, SPECULATION_MODES, DraftingSettings, parse_mode
+from specui.config import (
+    DEFAULT_HOST,
+    DEFAULT_PAIR,
+    DEFAULT_PORT,
+    MAX_PORT,
+    SPECULATION_MODES,
+    DraftingSettings,
+    parse_mode,
+)
 from specui.draft_slot import NO_DRAFT
 from specui.errors import PortError, SettingError, SpecUIError
 from specui.runtime import Runtime
@@ -28,7 +36,6 @@ from specui.ui.models import begin
 from specui.ui.page import House, build, end_streams, mount
 
 SHUTDOWN_SECONDS = 2
-MAX_PORT = 65_535
 log = logging.getLogger(__name__)
 
 

@@ -9,16 +9,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from specui.config import DRAFT_ROWS
 from specui.engine.llama import Context, Model
 from specui.errors import ModelError, SpecUIError, VocabularyError
 from specui.vocab import Vocabulary, first_difference
 from specui.weights import Shelf
 
 NO_DRAFT = "this pair has no draft model"
-
-DRAFT_ROWS = 16
-"""Rows of logits that a draft's context keeps: so many tokens that it reads are also guessed, to learn how often it is
-right."""
 
 
 def _vocabulary(model: Model) -> Vocabulary:

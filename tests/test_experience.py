@@ -16,9 +16,10 @@ from fake_clock import Clock
 from fake_model import FakeCache, random_script
 
 from specui import experience
+from specui.config import DRAFT_ROWS
 from specui.engine import costs as costs_module
 from specui.engine.checkpoint import Rollback
-from specui.engine.costs import CALIBRATION_ROWS, FEW_PASSES, READING_ROWS, PassCosts, Record
+from specui.engine.costs import CALIBRATION_ROWS, FEW_PASSES, PassCosts, Record
 from specui.engine.drafting import Outcome
 from specui.engine.economy import Experience, Known
 from specui.engine.lookup import CLASSES
@@ -293,7 +294,7 @@ def test_a_draft_token_is_measured_once_in_all_starts(clock: Clock, path: Path) 
         assert know is not None
         lane.measure_draft(draft)
         assert any(len(tokens) == 1 for tokens, _ in draft.calls) is (start == 0)
-        assert sum(len(tokens) == READING_ROWS for tokens, _ in draft.calls) == 2, "reading is measured at each start"
+        assert sum(len(tokens) == DRAFT_ROWS for tokens, _ in draft.calls) == 2, "reading is measured at each start"
         asked = len(draft.calls)
         lane.measure_draft(draft)
         assert len(draft.calls) == asked, "and once in it"

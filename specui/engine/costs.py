@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from specui.config import MAX_DRAFT_TOKENS_LIMIT
+from specui.config import DRAFT_ROWS, MAX_DRAFT_TOKENS_LIMIT
 from specui.engine.drafting import TokenCache
 
 CALIBRATION_ROWS = (1, 4, 8, 16, 2, 3, 6, 12, 32)
@@ -23,8 +23,6 @@ CALIBRATION_LIMIT_SECONDS = 2.0
 """Rows are measured twice, again until the first time is spent, never past the second; the least reading counts."""
 
 SINGLE_PASSES = 6
-READING_ROWS = 16
-"""Reading is measured by a pass of so many tokens."""
 FEW_PASSES = 3
 FEW_SECONDS = 1.0
 """Readings of a pass of one row; where only the pace is wanted fewer do, and no more once this time is spent."""
@@ -159,13 +157,13 @@ def single_pass_seconds(cache: TokenCache, filler: int = 0) -> float:
 def reading_share(cache: TokenCache, single_seconds: float, filler: int = 0) -> float | None:
     """Measure what reading a token among several costs, as a share of a pass of one row.
 
-    None where READING_ROWS tokens do not fit.
+    None where DRAFT_ROWS tokens do not fit.
     """
     length = len(cache.tokens)
-    if min(cache.n_ctx - length, cache.max_rows) < READING_ROWS:
+    if min(cache.n_ctx - length, cache.max_rows) < DRAFT_ROWS:
         return None
-    several = min(_timed_pass(cache, filler, READING_ROWS, length) for _ in range(2))
-    return max(0.0, several - single_seconds) / ((READING_ROWS - 1) * single_seconds)
+    several = min(_timed_pass(cache, filler, DRAFT_ROWS, length) for _ in range(2))
+    return max(0.0, several - single_seconds) / ((DRAFT_ROWS - 1) * single_seconds)
 
 
 def few_passes_seconds(cache: TokenCache, filler: int = 0) -> float:
