@@ -38,11 +38,19 @@ def look_up(
     return list(PromptLookup(max_ngram_size, reference=reference).propose(proposal(text, limit)).tokens)
 
 
-def match_length(text: Sequence[int], place: int) -> int:
+def match_length(text: Sequence[int], place: int, tail: Sequence[int]) -> int:
     n = 0
-    while n < min(place, LONGEST_MATCH) and text[place - 1 - n] == text[len(text) - 1 - n]:
+    while n < min(place, LONGEST_MATCH) and text[place - 1 - n] == tail[len(tail) - 1 - n]:
         n += 1
     return n
+
+
+def follow(text: Sequence[int], place: int, limit: int) -> list[int]:
+    """Return what a copy from `place` gives; one that reaches the end goes on into itself."""
+    copied = list(text)
+    for i in range(limit):
+        copied.append(copied[place + i])
+    return copied[len(text) :]
 
 
 def plain_search(text: Sequence[int], limit: int, max_ngram_size: int) -> list[int]:
@@ -52,14 +60,11 @@ def plain_search(text: Sequence[int], limit: int, max_ngram_size: int) -> list[i
         places = every[:MOST_PLACES]
         if not places:
             continue
-        longest = max(match_length(text, place) for place in places)
-        equals = [place for place in places if match_length(text, place) == longest]
+        longest = max(match_length(text, place, text) for place in places)
+        equals = [place for place in places if match_length(text, place, text) == longest]
         votes = [text[place] for place in equals]
         start = max(equals, key=lambda place: (votes.count(text[place]), place))
-        copied = list(text)
-        for i in range(limit):
-            copied.append(copied[start + i])
-        return copied[len(text) :]
+        return follow(text, start, limit)
     return []
 
 
@@ -130,26 +135,11 @@ def test_lookup_behind_a_draft_equals_lookup_in_the_text_with_it(seed: int) -> N
     tail = [*text, *draft]
     ends = [end for end in range(len(text) - 1, 1, -1) if text[end - 2 : end] == tail[-2:]][:MOST_PLACES]
     if ends:
-        longest = max(match_length_of(text, end, tail) for end in ends)
-        best = [end for end in ends if match_length_of(text, end, tail) == longest]
+        longest = max(match_length(text, end, tail) for end in ends)
+        best = [end for end in ends if match_length(text, end, tail) == longest]
         expected = {tuple(follow(tail, end, 7)) for end in best}
         assert tuple(behind.tokens) in expected
     assert drafter._own.tokens == text, "what was only drafted is not part of the text"
-
-
-def match_length_of(text: Sequence[int], place: int, tail: Sequence[int]) -> int:
-    n = 0
-    while n < min(place, LONGEST_MATCH) and text[place - 1 - n] == tail[len(tail) - 1 - n]:
-        n += 1
-    return n
-
-
-def follow(text: Sequence[int], place: int, limit: int) -> list[int]:
-    """Return what a copy from `place` gives; one that reaches the end goes on into itself."""
-    copied = list(text)
-    for i in range(limit):
-        copied.append(copied[place + i])
-    return copied[len(text) :]
 
 
 def test_a_repetition_goes_on_through_what_was_drafted() -> None:
