@@ -17,7 +17,7 @@ from typing import Any
 
 from specui import pairs
 from specui.bench.suite import BenchPrompt, Selection, load_suite
-from specui.config import DEFAULT_SUITE, Limits, LoadSettings
+from specui.config import DEFAULT_CTX_SIZE, DEFAULT_SUITE, DRAFT_ROWS, MAX_DRAFT_TOKENS_LIMIT, Limits, LoadSettings
 from specui.engine.drafting import TokenCache, evaluate, rewind
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
 from specui.engine.sampling import top_probability
@@ -43,7 +43,7 @@ def main() -> None:
     runtime = Runtime(LoadSettings())
     runtime.load(pairs.from_paths(options.target, None))
     draft = Model(options.draft)
-    context = Context(draft, ContextSize(runtime.settings.ctx_size or 4096, 256, 16), None, AbortFlag())
+    context = Context(draft, ContextSize(DEFAULT_CTX_SIZE, LoadSettings().batch_size, DRAFT_ROWS), None, AbortFlag())
     prompts = [
         _recorded(runtime, context, prompt, options.max_tokens)
         for prompt in load_suite(DEFAULT_SUITE).select(Selection(split=options.split))
@@ -92,7 +92,8 @@ def _guesses(cache: TokenCache, prompt: Sequence[int], answer: Sequence[int]) ->
 def _pass_seconds(path: Path, sizes: Sequence[int]) -> dict[int, float]:
     """Return the median seconds of passes of each size, several in a row as when they are needed."""
     model = Model(path)
-    context = Context(model, ContextSize(1024, 256, 64), None, AbortFlag())
+    size = ContextSize(2 * BEHIND, LoadSettings().batch_size, MAX_DRAFT_TOKENS_LIMIT + 1)
+    context = Context(model, size, None, AbortFlag())
     for _ in evaluate(context, [1] * BEHIND, rows=0):
         pass
     found = {rows: statistics.median(_times(context, rows)) for rows in sizes}

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from specui.config import DEFAULT_MAX_DRAFT_TOKENS, MIN_NGRAM_SIZE, DraftingSettings, SamplingSettings
+from specui.config import DEFAULT_MAX_DRAFT_TOKENS, DRAFT_ROWS, MIN_NGRAM_SIZE, DraftingSettings, SamplingSettings
 from specui.engine import controller, economy, lookup
 from specui.engine.controller import Auto
-from specui.engine.costs import CALIBRATION_ROWS, PassCosts
+from specui.engine.costs import CALIBRATION_ROWS, MOST_ROWS, PassCosts
 from specui.engine.dice import Dice
 from specui.engine.drafting import Drafter, Guess, Judge, Outcome, Proposal
 from specui.engine.economy import Experience
@@ -28,6 +28,7 @@ from specui.engine.lookup import PromptLookup
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
 LENGTHS = (2, 3, 5, 8, 15)
+MAX_NGRAM_SIZE = DraftingSettings().max_ngram_size
 
 WITHOUT: Mapping[str, Callable[[], Any]] = {
     "agreement": lambda: patch.object(lookup, "evidence", _length_only),
@@ -124,7 +125,7 @@ class RecordedDraft:
 
     def _tell(self, place: int) -> None:
         recorded = self._recorded
-        for each in range(max(0, place - min(self.rows_caught_up, 16) + 1), place) if self.watch else ():
+        for each in range(max(0, place - min(self.rows_caught_up, DRAFT_ROWS) + 1), place) if self.watch else ():
             self.watch(recorded.confidences[each], recorded.guesses[each] == recorded.answer[each])  # type: ignore[misc]
 
     def _judge_by_p_min(self, guess: Guess) -> Any:
@@ -165,7 +166,9 @@ class Replay:
         p_min = DraftingSettings().draft_p_min
         gains: dict[str, list[float]] = {"none": [1.0] * len(prompts)}
         for length in LENGTHS:
-            gains[f"L{length}"] = [self.gain(each, PromptLookup(4, MIN_NGRAM_SIZE), length) for each in prompts]
+            gains[f"L{length}"] = [
+                self.gain(each, PromptLookup(MAX_NGRAM_SIZE, MIN_NGRAM_SIZE), length) for each in prompts
+            ]
         for length in LENGTHS:
             drafts = [RecordedDraft(each, self._draft_seconds, p_min) for each in prompts]
             gains[f"D{length}"] = [self.gain(*each, length) for each in zip(prompts, drafts, strict=True)]
@@ -177,7 +180,7 @@ class Replay:
     def _auto(self, recorded: Recorded, know: Experience) -> float:
         know.begin_answer()
         draft: Any = RecordedDraft(recorded, self._draft_seconds)
-        auto = Auto(PromptLookup(4, MIN_NGRAM_SIZE), draft, know)
+        auto = Auto(PromptLookup(MAX_NGRAM_SIZE, MIN_NGRAM_SIZE), draft, know)
         return self.gain(recorded, auto, DEFAULT_MAX_DRAFT_TOKENS["auto"], know.costs)
 
     def gain(self, recorded: Recorded, drafter: Drafter, cap: int, padding: PassCosts | None = None) -> float:
@@ -192,7 +195,7 @@ class Replay:
             draft = drafter.propose(proposal) if limit > 0 else EMPTY_DRAFT
             accepted = _accepted(draft.tokens, answer[written:])
             rows = len(draft) + 1
-            rows = padding.padded(rows, 64) if padding is not None and draft else rows
+            rows = padding.padded(rows, MOST_ROWS) if padding is not None and draft else rows
             length, spent = len(committed), _draft_seconds(drafter)
             committed += answer[written : written + accepted + 1]
             written += accepted + 1
