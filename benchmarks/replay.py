@@ -28,7 +28,6 @@ from specui.engine.lookup import PromptLookup
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
 LENGTHS = (2, 3, 5, 8, 15)
-MAX_NGRAM_SIZE = DraftingSettings().max_ngram_size
 
 WITHOUT: Mapping[str, Callable[[], Any]] = {
     "agreement": lambda: patch.object(lookup, "evidence", _length_only),
@@ -180,7 +179,7 @@ class Replay:
     def _auto(self, recorded: Recorded, know: Experience) -> float:
         know.begin_answer()
         draft: Any = RecordedDraft(recorded, self._draft_seconds)
-        auto = Auto(PromptLookup(MAX_NGRAM_SIZE, MIN_NGRAM_SIZE), draft, know)
+        auto = Auto(_lookup(), draft, know)
         return self.gain(recorded, auto, DEFAULT_MAX_DRAFT_TOKENS["auto"], know.costs)
 
     def gain(self, recorded: Recorded, drafter: Drafter, cap: int, padding: PassCosts | None = None) -> float:
@@ -203,6 +202,10 @@ class Replay:
             seconds += passed + spent
             drafter.accept(Outcome(length, draft, accepted, rows, spent, passed))
         return self._costs.seconds(1) * (len(answer) - 1) / seconds
+
+
+def _lookup() -> PromptLookup:
+    return PromptLookup(DraftingSettings().max_ngram_size, MIN_NGRAM_SIZE)
 
 
 def _accepted(tokens: Sequence[int], answer: Sequence[int]) -> int:
