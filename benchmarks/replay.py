@@ -165,9 +165,7 @@ class Replay:
         p_min = DraftingSettings().draft_p_min
         gains: dict[str, list[float]] = {"none": [1.0] * len(prompts)}
         for length in LENGTHS:
-            gains[f"L{length}"] = [
-                self.gain(each, PromptLookup(MAX_NGRAM_SIZE, MIN_NGRAM_SIZE), length) for each in prompts
-            ]
+            gains[f"L{length}"] = [self.gain(each, _lookup(), length) for each in prompts]
         for length in LENGTHS:
             drafts = [RecordedDraft(each, self._draft_seconds, p_min) for each in prompts]
             gains[f"D{length}"] = [self.gain(*each, length) for each in zip(prompts, drafts, strict=True)]
