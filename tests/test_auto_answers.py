@@ -27,7 +27,7 @@ from auto_texts import (
     never,
     outcome,
 )
-from fake_clock import Clock
+from fake_clock import Clock, clock_in
 from fake_model import Plan, answer
 
 from specui.engine import costs as costs_module
@@ -40,10 +40,7 @@ from specui.errors import DecodeError
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(costs_module, "time", clock)
-    monkeypatch.setattr(decoder_module, "time", clock)
-    return clock
+    return clock_in(monkeypatch, costs_module, decoder_module)
 
 
 @pytest.mark.parametrize("prompt_length", [10, 40, 200, 1000])

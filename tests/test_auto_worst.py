@@ -20,7 +20,7 @@ from auto_texts import (
     never,
     pieced_text,
 )
-from fake_clock import Clock
+from fake_clock import Clock, clock_in
 
 from specui.engine import costs as costs_module
 from specui.engine import decoder as decoder_module
@@ -33,10 +33,7 @@ AHEAD = COUNT + 80
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(costs_module, "time", clock)
-    monkeypatch.setattr(decoder_module, "time", clock)
-    return clock
+    return clock_in(monkeypatch, costs_module, decoder_module)
 
 
 def assert_at_most(ratio: float, limit: float) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fake_clock import Clock
+from fake_clock import Clock, clock_in
 from fake_model import FakeCache, random_script
 
 from specui.engine import costs as costs_module
@@ -44,9 +44,7 @@ class TimedCache(FakeCache):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(costs_module, "time", clock)
-    return clock
+    return clock_in(monkeypatch, costs_module)
 
 
 def scaled(unit: float) -> dict[int, float]:
