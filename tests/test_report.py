@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -111,6 +112,15 @@ def test_a_history_survives_a_restart_newest_first(record: Record, tmp_path: Pat
     assert [each.key for each in kept] == [keys[1], keys[0], keys[2]]
     assert [each.record.finished for each in kept] == [dates[1], dates[0], dates[2]]
     assert kept[0].record.to_json() == replace(record, conditions={"finished": dates[1]}).to_json()
+
+
+def test_races_of_one_second_stand_in_the_order_of_their_files(record: Record, tmp_path: Path) -> None:
+    keys = []
+    for number in range(6):
+        conditions = {"finished": "2026-03-01T12:30:00Z", "number": number}
+        keys.append(History(tmp_path).save(replace(record, conditions=conditions)))
+        os.utime(tmp_path / f"{keys[-1]}.json", ns=(number, number))
+    assert [each.key for each in History(tmp_path).kept()] == keys[::-1]
 
 
 def test_a_history_is_bounded_and_holds_a_race_once(record: Record, tmp_path: Path) -> None:

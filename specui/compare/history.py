@@ -225,7 +225,15 @@ class History:
             names = [path.stem for path in self.folder.glob("*.json")]
         except OSError:
             return []
-        return sorted((name for name in names if KEY.fullmatch(name)), reverse=True)
+        return sorted((name for name in names if KEY.fullmatch(name)), key=self._when, reverse=True)
+
+    def _when(self, key: str) -> tuple[str, int]:
+        """Return when a race was finished, to the second, and of one second's races when its file was written."""
+        try:
+            written = self._path(key).stat().st_mtime_ns
+        except OSError:  # another process forgot it meanwhile
+            written = 0
+        return key.rpartition("-")[0], written
 
     def _load(self, key: str) -> Record | None:
         try:
