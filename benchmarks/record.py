@@ -27,6 +27,8 @@ from specui.runtime import Runtime
 ROWS = (*range(1, 17), 20, 24, 32, 40, 48, 64)
 BEHIND = 400
 """Tokens in the cache while passes are timed."""
+FAR_BEHIND, FAR_ROWS = 1600, 8
+"""What attending costs is told by passes of so many rows behind so many tokens."""
 
 
 def main() -> None:
@@ -38,8 +40,10 @@ def main() -> None:
     parser.add_argument("--split", default="tune")
     parser.add_argument("--max-tokens", type=int, default=400)
     options = parser.parse_args()
-    pass_seconds = _pass_seconds(options.target, ROWS)
-    draft_seconds = _pass_seconds(options.draft, (1,))[1]
+    pass_seconds = _pass_seconds(options.target, ROWS, BEHIND)
+    far = _pass_seconds(options.target, (FAR_ROWS,), FAR_BEHIND)[FAR_ROWS]
+    cell_seconds = (far - pass_seconds[FAR_ROWS]) / (FAR_ROWS * (FAR_BEHIND - BEHIND))
+    draft_seconds = _pass_seconds(options.draft, (1,), BEHIND)[1]
     runtime = Runtime(LoadSettings())
     runtime.load(pairs.from_paths(options.target, None))
     draft = Model(options.draft)
@@ -49,7 +53,13 @@ def main() -> None:
         for prompt in load_suite(DEFAULT_SUITE).select(Selection(split=options.split))
     ]
     runtime.close()
-    record = {"pass_seconds": pass_seconds, "draft_token_seconds": draft_seconds, "prompts": prompts}
+    record = {
+        "pass_seconds": pass_seconds,
+        "behind": BEHIND,
+        "cell_seconds": cell_seconds,
+        "draft_token_seconds": draft_seconds,
+        "prompts": prompts,
+    }
     options.out.write_text(json.dumps(record))
 
 
@@ -89,27 +99,27 @@ def _guesses(cache: TokenCache, prompt: Sequence[int], answer: Sequence[int]) ->
     return guesses
 
 
-def _pass_seconds(path: Path, sizes: Sequence[int]) -> dict[int, float]:
-    """Return the median seconds of passes of each size, several in a row as when they are needed."""
+def _pass_seconds(path: Path, sizes: Sequence[int], behind: int) -> dict[int, float]:
+    """Return the median seconds of passes of each size behind so many tokens, several in a row."""
     model = Model(path)
-    size = ContextSize(2 * BEHIND, LoadSettings().batch_size, MAX_DRAFT_TOKENS_LIMIT + 1)
+    size = ContextSize(2 * FAR_BEHIND, LoadSettings().batch_size, MAX_DRAFT_TOKENS_LIMIT + 1)
     context = Context(model, size, None, AbortFlag())
-    for _ in evaluate(context, [1] * BEHIND, rows=0):
+    for _ in evaluate(context, [1] * behind, rows=0):
         pass
-    found = {rows: statistics.median(_times(context, rows)) for rows in sizes}
+    found = {rows: statistics.median(_times(context, rows, behind)) for rows in sizes}
     context.close()
     model.close()
     return found
 
 
-def _times(context: Context, rows: int) -> list[float]:
+def _times(context: Context, rows: int, behind: int) -> list[float]:
     times = []
     for _ in range(9 if rows < 3 else 5):
         started = time.perf_counter()
         context.decode([1] * rows, rows)
         context.logits(rows - 1)
         times.append(time.perf_counter() - started)
-        context.truncate(BEHIND)
+        context.truncate(behind)
     return times[1:]
 
 

@@ -30,7 +30,7 @@ from specui.engine.verification import EMPTY_DRAFT, Draft
 LENGTHS = (2, 3, 5, 8, 15)
 
 WITHOUT: Mapping[str, Callable[[], Any]] = {
-    "agreement": lambda: patch.object(lookup, "evidence", _length_only),
+    "agreement": lambda: patch.object(lookup, "_ALONG", [lookup._ALONG[0]] * len(lookup.AGREEMENTS)),
     "resuming": lambda: patch.object(PromptLookup, "_resumed", lambda *_: None),
     "edits": lambda: patch.object(lookup._Edits, "learn", lambda *_: None),
     "ranking": lambda: patch.object(PromptLookup, "_best", lambda _, places: places[0]),
@@ -40,10 +40,6 @@ WITHOUT: Mapping[str, Callable[[], Any]] = {
     "reading": lambda: patch.object(controller, "LONG_DRAFT", 0),
 }
 """Parts of mode auto that can be left out."""
-
-
-def _length_only(match_length: int, agreement: int) -> int:
-    return sum(match_length >= bound for bound in lookup.MATCH_BOUNDS) * len(lookup.AGREEMENTS)
 
 
 def main() -> None:
@@ -98,7 +94,7 @@ class RecordedDraft:
         self._read = 0
         self._random = random.Random(1)
         self.watch: Callable[[float, bool], None] | None = None
-        self.seconds = 0.0
+        self.seconds = self.catch_up_seconds = 0.0
         self.rows_decoded = self.rows_caught_up = 0
 
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
@@ -116,6 +112,7 @@ class RecordedDraft:
         self.rows_caught_up = self.behind(proposal.committed)
         self.rows_decoded = 0
         self.seconds = self._token_seconds * (1 + economy.READING_SHARE * (self.rows_caught_up - 1))
+        self.catch_up_seconds = self.seconds
         place = len(proposal.committed) - len(self._recorded.prompt)
         self._tell(place)
         tokens = self._write(place, proposal.limit, judge or self._judge_by_p_min)
@@ -156,8 +153,12 @@ class Replay:
     """Replays answers with the costs of a record."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
-        self._points = {int(rows): seconds for rows, seconds in record["pass_seconds"].items()}
-        self._costs = PassCosts(self._points)
+        self._cell_seconds = record["cell_seconds"]
+        self._points = {
+            int(rows): seconds - int(rows) * record["behind"] * self._cell_seconds
+            for rows, seconds in record["pass_seconds"].items()
+        }
+        self._costs = PassCosts(self._points, self._cell_seconds)
         self._draft_seconds = record["draft_token_seconds"]
 
     def gains(self, prompts: Sequence[Recorded]) -> dict[str, list[float]]:
@@ -169,7 +170,8 @@ class Replay:
         for length in LENGTHS:
             drafts = [RecordedDraft(each, self._draft_seconds, p_min) for each in prompts]
             gains[f"D{length}"] = [self.gain(*each, length) for each in zip(prompts, drafts, strict=True)]
-        known = PassCosts({rows: seconds for rows, seconds in self._points.items() if rows in CALIBRATION_ROWS})
+        points = {rows: seconds for rows, seconds in self._points.items() if rows in CALIBRATION_ROWS}
+        known = PassCosts(points, self._cell_seconds)
         know = Experience(known, self._draft_seconds)
         gains["auto"] = [self._auto(each, know) for each in prompts]
         return gains
@@ -185,9 +187,10 @@ class Replay:
         for _ in drafter.begin(recorded.prompt):
             pass
         committed, answer = [*recorded.prompt, recorded.answer[0]], recorded.answer
-        seconds, written = 0.0, 1
+        seconds, plain_seconds, written = 0.0, 0.0, 1
         while written < len(answer):
             limit = min(cap, len(answer) - written - 1)
+            self._costs.at(len(committed))
             proposal = Proposal(committed, limit, SamplingSettings(), Dice(0))
             draft = drafter.propose(proposal) if limit > 0 else EMPTY_DRAFT
             accepted = _accepted(draft.tokens, answer[written:])
@@ -198,8 +201,9 @@ class Replay:
             written += accepted + 1
             passed = self._costs.unpadded_seconds(rows)
             seconds += passed + spent
+            plain_seconds += (accepted + 1) * self._costs.seconds(1)
             drafter.accept(Outcome(length, draft, accepted, rows, spent, passed))
-        return self._costs.seconds(1) * (len(answer) - 1) / seconds
+        return plain_seconds / seconds
 
 
 def _lookup() -> PromptLookup:
