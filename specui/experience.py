@@ -25,7 +25,7 @@ from specui.engine.economy import Known
 
 log = logging.getLogger("specui")
 
-VERSION = 2
+VERSION = 3
 MAX_FILE_BYTES = 64 * 1024
 """A longer file is none of ours; ours take about 5 KB."""
 
@@ -83,10 +83,11 @@ def save(key: Key, known: Known) -> None:
         "version": VERSION,
         "key": asdict(key),
         "pass_seconds": {str(rows): seconds for rows, seconds in known.pass_seconds.items()},
+        "cell_seconds": known.cell_seconds,
         "by_match": [asdict(record) for record in known.by_match],
         "by_confidence": [asdict(record) for record in known.by_confidence],
         "acceptance": known.acceptance,
-        "draft_token_seconds": known.draft_token_seconds,
+        "draft_token_passes": known.draft_token_passes,
     }
     try:
         _replace(key.path, json.dumps(content, indent=1, allow_nan=False))
@@ -129,13 +130,14 @@ def _known(content: Mapping[str, Any], key: Key) -> Known:
     passes = {int(rows): _number(seconds, low=1e-9) for rows, seconds in content["pass_seconds"].items()}
     if 1 not in passes or not 1 <= min(passes) <= max(passes) <= MOST_ROWS:
         raise ValueError("passes of no rows, or of too many")
-    token_seconds = content["draft_token_seconds"]
+    token_passes = content["draft_token_passes"]
     return Known(
         pass_seconds=passes,
+        cell_seconds=_number(content["cell_seconds"]),
         by_match=_records(content["by_match"]),
         by_confidence=_records(content["by_confidence"]),
         acceptance=_number(content["acceptance"], high=1.0),
-        draft_token_seconds=None if token_seconds is None else _number(token_seconds, low=1e-9),
+        draft_token_passes=None if token_passes is None else _number(token_passes, low=1e-9),
     )
 
 

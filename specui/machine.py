@@ -13,8 +13,8 @@ from specui.engine.costs import (
     LEAST_ROOM,
     calibrate,
     few_passes_seconds,
-    reading_share,
     recalibrate,
+    several_rows_seconds,
     single_pass_seconds,
 )
 from specui.engine.drafting import TokenCache
@@ -32,7 +32,7 @@ class Machine:
         self.experience: Experience | None = None
         self._target = target
         self._key = experience.Key.of(target.model.path, draft, target.threads, target.model.gpu_layers)
-        self._draft_measured = self._reading_measured = False
+        self._draft_measured = self._draft_timed = False
         self._plain_timed = False
         self._kept_decode_seconds = 0.0
 
@@ -46,32 +46,36 @@ class Machine:
         What was kept of an earlier start needs passes of one row only, which tell today's pace.
         """
         if self.experience is None and self._room >= LEAST_ROOM:
-            self.experience = self._recalled() or Experience(calibrate(self._target))
+            self.experience = self._recalled() or Experience(calibrate(self._target, self._target.model.attention))
             self.plain.seconds = self.plain.seconds or self.experience.costs.seconds(1)
         return self.experience
 
     def _recalled(self) -> Experience | None:
         known = experience.load(self._key)
-        costs = recalibrate(self._target, known.pass_seconds) if known is not None else None
-        if known is None or costs is None:
+        if known is None:
+            return None
+        costs = recalibrate(self._target, known.pass_seconds, known.cell_seconds)
+        if costs is None:
             return None
         recalled = Experience(costs)
         recalled.recall(known)
-        self._draft_measured = known.draft_token_seconds is not None
+        self._draft_measured = known.draft_token_passes is not None
         return recalled
 
     def measure_draft(self, cache: TokenCache) -> None:
-        """Measure, on its own cache, what a token takes the draft model to write and to read, as far as not known."""
+        """Measure, on its own cache, what the draft model takes to write and to read, once.
+
+        Of what was kept and what is measured the lesser counts: what is held too cheap is used and learned better, what
+        is held too dear never is.
+        """
         if self.experience is None or cache.n_ctx <= len(cache.tokens):
             return
-        draft = self.experience.draft
-        if not self._draft_measured:
-            draft.token_seconds = single_pass_seconds(cache)
-            self._draft_measured = True
-        if not self._reading_measured:
-            share = reading_share(cache, draft.token_seconds)
-            draft.reading_share = draft.reading_share if share is None else share
-            self._reading_measured = True
+        if self._draft_timed:
+            return
+        draft, single = self.experience.draft, single_pass_seconds(cache)
+        kept = draft.token_seconds if self._draft_measured else single
+        draft.measured(min(kept, single), several_rows_seconds(cache))
+        self._draft_measured = self._draft_timed = True
 
     def time_plain(self) -> None:
         """Time a few passes of one row, once, if nothing else told what they take; never where a cut is dear."""

@@ -136,7 +136,7 @@ def test_whole_answers_stay_on_the_cheap_step(clock: Clock, stairs: Mapping[int,
 
 
 def test_exploration_stays_within_its_share(clock: Clock) -> None:
-    pair = Pair(fresh_text(ahead_of(10, 1500)), 0.1, never, 0.6)
+    pair = Pair(fresh_text(ahead_of(10, 1500)), 0.03, never, 0.6)
     simulation = Simulation(clock, pair)
     simulation.answer(10, count=300)
     assert simulation.draft is not None

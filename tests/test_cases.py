@@ -48,7 +48,7 @@ class EvenExperience(Experience):
 
     def __init__(self) -> None:
         super().__init__(PassCosts({1: 1.0, 64: 1.0}), 0.001)
-        self.draft.observe_time = lambda seconds, rows: None  # type: ignore[method-assign]
+        self.draft.observe_time = lambda rows, seconds: None  # type: ignore[method-assign]
 
     def observe_step(self, outcome: Outcome, asked: bool = False) -> None:
         """Learn no costs."""

@@ -183,7 +183,7 @@ def test_what_was_learned_of_a_draft_model_decides_whether_it_reads_the_prompt()
 
 @pytest.mark.parametrize(
     ("length", "stake", "reads"),
-    [(150, CREDIT_TOKENS, True), (300, CREDIT_TOKENS, False), (300, 60.0, True), (1000, 60.0, False)],
+    [(100, CREDIT_TOKENS, True), (300, CREDIT_TOKENS, False), (300, 60.0, True), (1000, 60.0, False)],
     ids=["little", "more than drafts may lose", "much was won", "more than a draft can bring"],
 )
 def test_within_an_answer_the_draft_model_reads_what_it_missed_only_where_the_stake_bears_it(
@@ -292,7 +292,7 @@ def test_a_draft_token_that_proves_dearer_than_thought_is_learned_and_costs_litt
         auto.accept(done)
         seconds, drafted = seconds + done.verify_seconds + done.draft_seconds, drafted + len(draft)
         committed += text[len(committed) : len(committed) + len(draft) + 1]
-    assert drafted > 40
+    assert drafted > 30
     assert 0.4 < know.draft.token_seconds < 0.95
     assert seconds < 1.02 * 1490, f"1,490 tokens took {seconds:.0f} single passes"
 

@@ -185,7 +185,7 @@ def test_what_was_won_can_be_lost_again_but_not_all_of_a_long_answers() -> None:
     while stake.seconds > 0:
         stake.settle(step(15, 0, 0.07), COSTS, asked=False)
     assert not stake.allows(0.001, 0.0)
-    for _ in range(100):
+    for _ in range(400):
         stake.settle(step(0, 0, 0.02), COSTS, asked=False)
     assert stake.allows(0.001, 0.0), "plain steps earn a little"
 
@@ -253,18 +253,49 @@ def test_the_gain_of_a_draft_model_is_that_of_its_best_length(token: float, acce
 
 
 def test_the_price_of_a_draft_token_follows_what_proposals_take() -> None:
-    draft = DraftEconomy(0.3)
+    draft = DraftEconomy(PassCosts(STAIRS), 0.3)
     prices = [draft.token_seconds]
     for _ in range(80):
-        draft.observe_time(5 * 0.9, rows=5)
+        draft.observe_time(1, 0.9)
         prices.append(draft.token_seconds)
     assert prices == sorted(prices)
     assert draft.token_seconds == pytest.approx(0.9, rel=0.01)
-    draft.observe_time(500.0, rows=1)
+    draft.observe_time(1, 500.0)
     assert draft.token_seconds < 1.0, "a single hiccup is worth a tenth at the most"
     for _ in range(80):
-        draft.observe_time(3 * 0.2, rows=3)
+        draft.observe_time(1, 0.2)
     assert draft.token_seconds == pytest.approx(0.2, rel=0.01)
+
+
+def test_the_price_of_a_draft_token_keeps_its_place_beside_plain_passes() -> None:
+    know = Experience(PassCosts(STAIRS), 0.3)
+    for _ in range(200):
+        know.costs.observe(1, 2.0 * STAIRS[1])
+    assert know.draft.token_seconds == pytest.approx(0.6, rel=0.01), "the machine is half as fast for both"
+    start = Experience(PassCosts(STAIRS))
+    start.recall(know.known(with_draft=True))
+    for _ in range(5):
+        again = Experience(PassCosts(STAIRS))
+        start.costs.observe(1, 1.2 * STAIRS[1])
+        again.recall(start.known(with_draft=True))
+        start = again
+    assert start.draft.token_seconds == pytest.approx(0.3), "starts that tell another pace do not wear it down"
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 15, 63, 200])
+def test_reading_is_priced_by_what_passes_of_several_rows_take(tokens: int) -> None:
+    draft = DraftEconomy(PassCosts(STAIRS), 0.3)
+    draft.measured(0.3, 0.3 + 15 * 0.06)
+    expected = {0: 0.0, 1: 0.06, 15: 0.9, 63: 3.78, 200: (0.3 + 63 * 0.06) * 201 / 64 - 0.3}
+    assert draft.reading_seconds(tokens) == pytest.approx(expected[tokens])
+
+
+def test_what_reading_takes_is_learned_by_its_length() -> None:
+    draft = DraftEconomy(PassCosts(STAIRS), 0.3)
+    for _ in range(80):
+        draft.observe_time(2, 0.54)
+    assert draft.reading_seconds(1) == pytest.approx(0.24, rel=0.02)
+    assert draft.token_seconds == pytest.approx(0.3)
 
 
 def test_rates_outlive_an_answer_and_stake_and_hazard_do_not() -> None:

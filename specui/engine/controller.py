@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from specui.config import SpeculationMode
+from specui.engine.costs import MOST_ROWS
 from specui.engine.drafting import DraftModel, Guess, Outcome, Proposal, Take
 from specui.engine.economy import DRAFT_MARGIN, MARGIN, Experience, won
 from specui.engine.lookup import Candidate, PromptLookup
@@ -25,6 +26,8 @@ BEST_ACCEPTANCE = 0.95
 """What a draft model must win with to be worth trying."""
 LONG_DRAFT = 15
 """The most tokens that the draft model writes in a row; what it is sure of for longer, lookup finds as well."""
+TEMPTING = 0.5
+"""A copy that promises more than this share of a plain step could be worth it if passes were cheaper than thought."""
 LEAST_SURVIVAL = 0.01
 """Copied tokens that are less likely kept are not thought about."""
 
@@ -51,15 +54,23 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """How much of what lookup found is taken: as many tokens as `survivals` says how likely they are kept."""
+    """How much of what lookup found is taken: as many tokens as `survivals` says how likely they are kept.
+
+    `tempting` is the most that any part of it promises, of `tempting_length` tokens, be it too risky or too little.
+    """
 
     found: Candidate | None = None
     survivals: Sequence[float] = ()
     promise: float = 0.0
+    tempting: float = 0.0
+    tempting_length: int = 0
 
     @property
     def tokens(self) -> Sequence[int]:
         return self.found.tokens[: len(self.survivals)] if self.found is not None else ()
+
+
+_PLAIN, _NO_COPY = _Step(), _Copy()
 
 
 class Auto:
@@ -84,6 +95,7 @@ class Auto:
     def begin(self, prompt: Sequence[int]) -> Iterator[int]:
         """Index the prompt; where the draft model is expected to win, let it read the prompt now."""
         yield from self.lookup.begin(prompt)
+        self._know.costs.at(len(prompt))
         if self.draft is not None and self._know.draft_gain(LONG_DRAFT) > DRAFT_MARGIN:
             yield from self.draft.begin(prompt)
 
@@ -91,22 +103,25 @@ class Auto:
         """Return the draft that promises the most tokens a second, or an empty one."""
         self._learn(proposal.committed)
         self._length = len(proposal.committed)
+        self._know.costs.at(self._length)
         self._begin_draft()
         self._room = proposal.limit
         self._constraint = proposal.constraint
         self._candidate = self._allowed(self.lookup.find(proposal.committed, proposal.limit))
-        plain = self._promise(_Step())
-        copy = self._best_copy(self._candidate, _Step())
+        plain = self._promise(_PLAIN)
+        copy = self._best_copy(self._candidate, _PLAIN, plain)
         if self._draft_promise(proposal) > max(plain, copy.promise):
             return self._ask_draft(proposal)
         if copy.promise > plain:
             self._survivals = list(copy.survivals)
             return Draft(copy.tokens)
+        if copy.tempting > TEMPTING * plain:
+            self._know.costs.passed_over(1 + copy.tempting_length)
         return self._explore(proposal)
 
     def _begin_draft(self) -> None:
         self._confidences, self._survivals, self._guessed = [], [], []
-        self._step, self._behind, self._left = _Step(), None, None
+        self._step, self._behind, self._left = _PLAIN, None, None
         self._drafted_by_model = self._exploring = False
 
     def _allowed(self, found: Candidate | None) -> Candidate | None:
@@ -123,26 +138,34 @@ class Auto:
     def _seconds(self, step: _Step) -> float:
         return step.draft_seconds + self._know.costs.seconds(step.rows)
 
-    def _best_copy(self, found: Candidate | None, step: _Step) -> _Copy:
-        """Return as much of what lookup found as is best put behind `step`."""
-        know, rates, best = self._know, self._know.lookup.table, _Copy(found)
-        tokens, survival, before = step.tokens, step.survival, len(self._survivals)
-        survivals = self._survivals[:]
-        for length, evidence in enumerate(found.classes if found is not None else (), start=1):
+    def _best_copy(self, found: Candidate | None, step: _Step, least: float) -> _Copy:
+        """Return as much of what lookup found as is best put behind `step`, if that promises more than `least`."""
+        if found is None:
+            return _NO_COPY
+        know, rates = self._know, self._know.lookup.table
+        price, best, best_length = know.costs.seconds, least, 0
+        tempting, tempting_length = 0.0, 0
+        tokens, survival, rows, drafting = step.tokens, step.survival, step.rows, step.draft_seconds
+        survivals, before = self._survivals[:], len(self._survivals)
+        for length, evidence in enumerate(found.classes, start=1):
             survival *= rates[evidence]
-            tokens += survival
-            survivals.append(survival)
             if survival < LEAST_SURVIVAL:
                 break
-            seconds = step.draft_seconds + know.costs.seconds(step.rows + length)
+            tokens += survival
+            survivals.append(survival)
+            seconds = drafting + price(rows + length)
             promise = tokens / (MARGIN * seconds)
-            if promise > best.promise and know.allows(tokens, survivals, seconds):
-                best = _Copy(found, survivals[before:], promise)
-        return best
+            if promise > tempting:
+                tempting, tempting_length = promise, length
+            if promise > best and know.allows(tokens, survivals, seconds):
+                best, best_length = promise, length
+        if not best_length:
+            return _Copy(tempting=tempting, tempting_length=tempting_length)
+        return _Copy(found, survivals[before : before + best_length], best)
 
     def _draft_promise(self, proposal: Proposal) -> float:
         """Return what a draft of the model can be expected to promise before its first token is seen."""
-        if self.draft is None or proposal.limit < 1:
+        if self.draft is None or proposal.limit < 1 or self._know.draft_gain(LONG_DRAFT) <= DRAFT_MARGIN:
             return 0.0
         debt = self._debt(self.draft, proposal.committed)
         # Nobody knows how much there is still to come that could pay for a lot of reading.
@@ -193,8 +216,9 @@ class Auto:
         self._confidences.append(guess.probability)
         self._survivals.append(step.survival)
         found = self.lookup.find_behind(self._guessed, self._room - len(self._guessed))
-        copy = self._best_copy(found if self._constraint is None else None, step)
-        if copy.promise > max(without, taken, ahead):
+        best = max(without, taken, ahead)
+        copy = self._best_copy(found if self._constraint is None else None, step, best)
+        if copy.promise > best:
             self._behind = copy
             return "last"
         return "go-on" if ahead > taken else "last"
@@ -209,7 +233,9 @@ class Auto:
     def _explore(self, proposal: Proposal) -> Draft:
         """Try the draft model once in a while, within the time set aside for it, where it could win at its best."""
         know, draft = self._know, self.draft
-        if draft is None or proposal.limit < 2 or know.draft_gain(LONG_DRAFT, BEST_ACCEPTANCE) <= MARGIN:
+        if draft is None or proposal.limit < 2 or know.explored_seconds > EXPLORATION * know.decode_seconds:
+            return EMPTY_DRAFT
+        if know.draft_gain(LONG_DRAFT, BEST_ACCEPTANCE) <= MARGIN:
             return EMPTY_DRAFT
         price = 2 * know.draft.token_seconds + know.draft.reading_seconds(draft.behind(proposal.committed))
         price += know.costs.seconds(2) - know.costs.seconds(1)
@@ -260,6 +286,8 @@ class Auto:
             self._left = None  # what stands at its place does not follow what it followed
         elif self._behind is not None:
             self._candidate = self._behind.found
-        if draft.rows_caught_up:
-            read = 1 + self._know.draft.reading_share * (draft.rows_caught_up - 1)
-            self._know.draft.observe_time(outcome.draft_seconds, draft.rows_decoded + read)
+        if 0 < draft.rows_caught_up <= MOST_ROWS:
+            self._know.draft.observe_time(draft.rows_caught_up, draft.catch_up_seconds)
+        if draft.rows_decoded:
+            written = outcome.draft_seconds - draft.catch_up_seconds
+            self._know.draft.observe_time(1, written / draft.rows_decoded)

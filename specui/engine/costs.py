@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from specui.config import DRAFT_ROWS, MAX_DRAFT_TOKENS_LIMIT
 from specui.engine.drafting import TokenCache
 
-CALIBRATION_ROWS = (1, 4, 8, 16, 2, 3, 6, 12, 32)
+CALIBRATION_ROWS = (1, 16, 4, 8, 32, 2, 3, 6, 12)
 """What is measured, the sizes that tell most first: a large model may leave no time for all."""
 LEAST_ROOM = 16
 """Tokens that must fit for a calibration to be worth it."""
@@ -30,25 +30,59 @@ FEW_SECONDS = 1.0
 MOST_DRIFT = 4.0
 """Costs that are kept count as another machine's where one row takes so many times, or that part, of what it took."""
 
+LEARNING, QUICK_LEARNING = 0.15, 3.0
+"""A reading moves a price by this share of the difference; by 1 / (so much + the readings before) if that is more."""
+MOST_SURPRISE = 2.0
+"""A pass counts for at most so many times what is expected of it."""
+
 DOUBT = 0.998
-"""What is left of a size's price after each pass that was padded in its place."""
+"""What is left of a size's price after each pass that was padded in its place, and of one nearly chosen that is hardly
+known."""
+CALIBRATED_READINGS = 2.0
+SURE_READINGS = 4.0
+"""A size that was read so often is known; MOST_READINGS are remembered."""
+MOST_READINGS = 8.0
+
+ATTENTION_PRICE = 7.0
+"""An operation on the cache takes so many times what one on the weights does in a pass of many rows (CPUs: 5 to 12)."""
+LEAST_WEIGHTS = 0.2
+"""At least this share of a measured pass is held to be work on the weights."""
+LENGTH_STEP = 16
+"""The tables are worked out anew whenever the text has grown by so many tokens."""
 
 MOST_ROWS = MAX_DRAFT_TOKENS_LIMIT + 1
 
 
 class PassCosts:
-    """Seconds of a pass by number of rows: measured points, straight lines between them.
+    """Seconds of a pass by number of rows and tokens in front of it.
 
-    A pass over a draft is never held to cost more than a longer one: `padded` says to which length it is padded. Passes
-    of one row are not padded, since other kernels could round them otherwise. Readings of one row move a drift that
-    scales all points alike (the machine got busier or clocked down, the context longer); readings of more rows move
-    their own point. Choices depend on ratios only, which a short disturbance must not bend.
+    Measured points, straight lines between them; and each row takes `cell_seconds` more for every token in front, since
+    it attends to all of them. A pass over a draft is never held to cost more than a longer one: `padded` says to which
+    length it is padded. Passes of one row are not padded, since other kernels could round them otherwise. Readings of
+    one row move a drift that scales all alike (the machine got busier or clocked down); readings of more rows move
+    their own point and, by its share of the pass, what attending costs. Choices depend on ratios only, which a short
+    disturbance must not bend.
+
+    A price that is too low corrects itself, since the size is used and read. One that is too high would not; so a size
+    that was nearly chosen and is hardly known is held a little cheaper each time.
     """
 
-    def __init__(self, seconds_by_rows: Mapping[int, float]) -> None:
+    def __init__(self, seconds_by_rows: Mapping[int, float], cell_seconds: float = 0.0) -> None:
+        """`seconds_by_rows` are those of passes with nothing in front."""
         self._points = dict(sorted(seconds_by_rows.items()))
+        self._readings = dict.fromkeys(self._points, CALIBRATED_READINGS)
+        self._cell_seconds = cell_seconds
+        self._length = 0
         self._drift = 1.0
+        self.version = 0
+        """Counts the changes of the tables; the drift is no change, since it scales all alike."""
         self._fill_tables()
+
+    def at(self, length: int) -> None:
+        """From now on passes have about `length` tokens in front."""
+        if abs(length - self._length) >= LENGTH_STEP:
+            self._length = length
+            self._fill_tables()
 
     def seconds(self, rows: int) -> float:
         """Return the expected seconds of a pass of 1 to MOST_ROWS rows, drift and padding included."""
@@ -66,34 +100,70 @@ class PassCosts:
 
     @property
     def points(self) -> dict[int, float]:
-        """What was measured, drift included: seconds by number of rows."""
+        """What passes with nothing in front take, drift included: seconds by number of rows."""
         return {rows: self._drift * seconds for rows, seconds in sorted(self._points.items())}
+
+    @property
+    def cell_seconds(self) -> float:
+        """What a row takes more for each token in front, drift included."""
+        return self._drift * self._cell_seconds
 
     def observe(self, rows: int, seconds: float) -> None:
         """Learn from one pass."""
-        point = self._points.setdefault(rows, self._plain[rows])
-        ratio = min(4.0, max(0.25, seconds / point))
+        expected = self._plain[rows]
         if rows == 1:
+            ratio = min(4.0, max(0.25, seconds / expected))
             self._drift += 0.1 * (ratio - self._drift)
-        else:
-            self._points[rows] = point * (1 + 0.15 * (min(2.0, ratio / self._drift) - 1))
-            self._fill_tables()
+            return
+        attending = self._attending(rows)
+        seen = self._readings.get(rows, 0.0)
+        ratio = min(MOST_SURPRISE, max(0.25, seconds / (self._drift * expected)))
+        step, share = (ratio - 1) * max(LEARNING, 1 / (QUICK_LEARNING + seen)), attending / expected
+        self._points[rows] = (expected - attending) * (1 + step * (1 - share))
+        self._cell_seconds *= 1 + LEARNING * (ratio - 1) * share
+        self._readings[rows] = min(MOST_READINGS, seen + 1)
+        self._fill_tables()
+
+    def _attending(self, rows: int) -> float:
+        return self._cell_seconds * rows * self._length
 
     def doubt(self, rows: int) -> None:
         """Hold a size a little cheaper: its passes are padded, so that no reading could tell if it is held too dear.
 
         In the end it is tried again. Where it is as dear as thought, that costs about a hundredth of the time.
         """
-        self._points[rows] = DOUBT * self._points.get(rows, self._plain[rows])
+        self._cheapen(rows, DOUBT)
+
+    def passed_over(self, rows: int) -> None:
+        """A draft of so many rows was nearly made: hold its pass a little cheaper, the more the less it is known."""
+        rows = self.padded(rows, MOST_ROWS)
+        seen = self._readings.get(rows, 0.0)
+        if seen < SURE_READINGS:
+            self._cheapen(rows, 1 - (1 - DOUBT) * (1 - seen / SURE_READINGS))
+        self._readings[rows] = DOUBT * seen
+
+    def cheapen_all(self, factor: float) -> None:
+        """Hold passes of several rows cheaper by `factor`, if it is below 1."""
+        for rows in self._points:
+            self._points[rows] *= min(1.0, factor) if rows > 1 else 1.0
         self._fill_tables()
+
+    def _cheapen(self, rows: int, factor: float) -> None:
+        """Hold a size cheaper; the tables show it once the text has grown a little, since it is a small change."""
+        self._points[rows] = factor * self._points.get(rows, self._plain[rows] - self._attending(rows))
+        self._readings.setdefault(rows, 0.0)
 
     def _fill_tables(self) -> None:
         """Work out the seconds by number of rows, without drift: as they are, and padded. Place 0 is not used."""
         self._plain = [0.0, *self._lines()]
+        if self._cell_seconds:
+            cells = self._cell_seconds * self._length
+            self._plain = [seconds + rows * cells for rows, seconds in enumerate(self._plain)]
         table = self._plain.copy()
         for rows in range(MOST_ROWS - 1, 1, -1):
             table[rows] = min(table[rows], table[rows + 1])
         self._padded = table
+        self.version += 1
 
     def _lines(self) -> list[float]:
         """Return the seconds of 1 to MOST_ROWS rows along the lines between the points, without drift.
@@ -112,10 +182,12 @@ class PassCosts:
         return line + [seconds + slope * (each - row) for each in range(row + 1, MOST_ROWS + 1)]
 
 
-def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
+def calibrate(cache: TokenCache, attention: float = 0.0, filler: int = 0) -> PassCosts:
     """Measure passes on `cache` behind what it holds, and cut it back; `filler` is any valid token id.
 
-    Needs room for LEAST_ROOM tokens. Raises RollbackError where the cache cannot be cut.
+    `attention`: the operations of a row on one token in front, in those on the weights; what that takes is guessed from
+    the longest passes, and learned as it is used. Needs room for LEAST_ROOM tokens. Raises RollbackError where the
+    cache cannot be cut.
     """
     length = len(cache.tokens)
     sizes = [rows for rows in CALIBRATION_ROWS if rows <= min(cache.max_rows, cache.n_ctx - length)]
@@ -134,18 +206,39 @@ def calibrate(cache: TokenCache, filler: int = 0) -> PassCosts:
                 break
             seconds = _timed_pass(cache, filler, rows, length)
             best[rows] = min(seconds, best.get(rows, seconds))
-    return PassCosts(best)
+    return _costs_behind(length, best, attention)
 
 
-def recalibrate(cache: TokenCache, points: Mapping[int, float]) -> PassCosts | None:
+def _costs_behind(length: int, seconds_by_rows: Mapping[int, float], attention: float) -> PassCosts:
+    """Return costs by what passes behind `length` tokens took."""
+    *_, (fewer, less), (most, seconds) = [(0, 0.0), *sorted(seconds_by_rows.items())]
+    row_seconds = max(0.0, seconds - less) / (most - fewer)
+    price = ATTENTION_PRICE * attention
+    cell_seconds = price * row_seconds / (1 + price * length)
+    points = {
+        rows: max(seconds - cell_seconds * rows * length, LEAST_WEIGHTS * seconds)
+        for rows, seconds in seconds_by_rows.items()
+    }
+    costs = PassCosts(points, cell_seconds)
+    costs.at(length)
+    return costs
+
+
+def recalibrate(cache: TokenCache, points: Mapping[int, float], cell_seconds: float) -> PassCosts | None:
     """Return costs that were known before at today's pace, told by passes of one row; None for another machine's.
 
-    Needs room for one token. Raises RollbackError as `calibrate` does.
+    Where a longer pass proves cheaper than it was held, all of them were learned while the machine was busy, and are
+    held as much cheaper. Needs room for LEAST_ROOM tokens. Raises RollbackError as `calibrate` does.
     """
-    drift = few_passes_seconds(cache) / points[1]
+    length = len(cache.tokens)
+    drift = few_passes_seconds(cache) / (points[1] + cell_seconds * length)
     if not 1 / MOST_DRIFT < drift < MOST_DRIFT:
         return None
-    return PassCosts({rows: drift * seconds for rows, seconds in points.items()})
+    costs = PassCosts({rows: drift * seconds for rows, seconds in points.items()}, drift * cell_seconds)
+    costs.at(length)
+    rows = min(LEAST_ROOM, cache.max_rows)
+    costs.cheapen_all(_timed_pass(cache, 0, rows, length) / costs.unpadded_seconds(rows))
+    return costs
 
 
 def single_pass_seconds(cache: TokenCache, filler: int = 0) -> float:
@@ -154,16 +247,12 @@ def single_pass_seconds(cache: TokenCache, filler: int = 0) -> float:
     return min(_timed_pass(cache, filler, 1, length) for _ in range(SINGLE_PASSES))
 
 
-def reading_share(cache: TokenCache, single_seconds: float, filler: int = 0) -> float | None:
-    """Measure what reading a token among several costs, as a share of a pass of one row.
-
-    None where DRAFT_ROWS tokens do not fit.
-    """
+def several_rows_seconds(cache: TokenCache, filler: int = 0) -> float | None:
+    """Measure a pass of DRAFT_ROWS rows on `cache`, the lesser of two readings; None where they do not fit."""
     length = len(cache.tokens)
     if min(cache.n_ctx - length, cache.max_rows) < DRAFT_ROWS:
         return None
-    several = min(_timed_pass(cache, filler, DRAFT_ROWS, length) for _ in range(2))
-    return max(0.0, several - single_seconds) / ((DRAFT_ROWS - 1) * single_seconds)
+    return min(_timed_pass(cache, filler, DRAFT_ROWS, length) for _ in range(2))
 
 
 def few_passes_seconds(cache: TokenCache, filler: int = 0) -> float:

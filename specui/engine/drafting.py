@@ -6,6 +6,7 @@ a cache to decode with; nothing about the target, its logits, or text.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -135,6 +136,8 @@ class DraftModel:
         """Rows that the last proposal decoded, one after the other."""
         self.rows_caught_up = 0
         """Committed tokens that the last proposal had to read first."""
+        self.catch_up_seconds = 0.0
+        """What that took, guesses at them included."""
         self.watch: Callable[[float, bool], None] | None = None
         """Told of guesses at tokens that were read: the confidence in the best token, and whether it was right."""
 
@@ -154,10 +157,13 @@ class DraftModel:
         """Return a draft with the distributions it was drawn from (greedy, coupled: without); `judge` may end it."""
         committed, cache = proposal.committed, self._cache
         self.rows_decoded = self.rows_caught_up = 0
+        self.catch_up_seconds = 0.0
         limit = min(proposal.limit, cache.n_ctx - len(committed))
         if limit < 1:
             return EMPTY_DRAFT
+        started = time.perf_counter()
         last_row = self._catch_up(committed)
+        self.catch_up_seconds = time.perf_counter() - started
         if judge is None and self._p_min > 0:
             judge = self._judge_by_p_min
         return self._write(proposal, limit, judge, last_row)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from specui.config import DEFAULT_MAX_DRAFT_TOKENS
+from specui.config import DEFAULT_MAX_DRAFT_TOKENS, DRAFT_ROWS
 from specui.engine.costs import MOST_ROWS, PassCosts, Record, SuccessRates
 from specui.engine.drafting import Outcome
 from specui.engine.lookup import AGREEMENTS, MATCH_BOUNDS
@@ -34,10 +34,10 @@ ACCEPTANCE_PRIOR = 0.92
 """A new draft model is believed in until it is known better: only who drafts finds out."""
 
 READING_SHARE = 0.25
-"""Reading a committed token costs the draft model this share of writing one, until that is measured."""
-CREDIT_TOKENS, MOST_CREDIT_TOKENS = 3.0, 64.0
+"""Reading a committed token among several costs the draft model this share of writing one, until that is measured."""
+CREDIT_TOKENS, MOST_CREDIT_TOKENS = 1.5, 64.0
 """What an answer's drafts may lose to begin with and at most, in tokens' worth of plain decoding."""
-ALLOWANCE = 0.015
+ALLOWANCE = 0.01
 """They may lose this share of the time spent on plain steps besides."""
 SURE = 0.15
 """A draft that risks less than this share of what it is expected to gain is no gamble and always allowed."""
@@ -55,6 +55,7 @@ class LookupRates:
     def __init__(self) -> None:
         priors = [prior for each in zip(*LOOKUP_PRIORS.values(), strict=True) for prior in each]
         self._usual = SuccessRates(range(1, len(priors)), priors)
+        self._note_misses()
         self.begin_answer()
 
     def begin_answer(self) -> None:
@@ -67,15 +68,19 @@ class LookupRates:
         """The estimate for each class, as it is at present."""
         if self._table is None:
             hazard = self._misses / self._expected
-            self._table = [max(0.0, 1 - hazard * (1 - record.rate)) for record in self._usual.records]
+            self._table = [max(0.0, 1 - hazard * miss) for miss in self._usual_misses]
         return self._table
+
+    def _note_misses(self) -> None:
+        self._usual_misses = [1 - record.rate for record in self._usual.records]
 
     def observe(self, evidence: int, hit: bool) -> None:
         """Learn from one token, copied or only thought of."""
         prior = HAZARD_WEIGHT * (1 - HAZARD_MEMORY)
         self._misses = HAZARD_MEMORY * self._misses + HAZARD_PRIOR * prior + (not hit)
-        self._expected = HAZARD_MEMORY * self._expected + prior + 1 - self._usual.rate(evidence)
+        self._expected = HAZARD_MEMORY * self._expected + prior + self._usual_misses[evidence]
         self._usual.observe(evidence, hit)
+        self._usual_misses[evidence] = 1 - self._usual.rate(evidence)
         self._table = None
 
     @property
@@ -86,6 +91,7 @@ class LookupRates:
     def recall(self, records: Sequence[Record]) -> None:
         """Go on from what was known before."""
         self._usual.recall(records)
+        self._note_misses()
         self._table = None
 
     def by_length(self) -> tuple[MatchRate, ...]:
@@ -128,11 +134,15 @@ class Stake:
 
 
 class DraftEconomy:
-    """What the draft model costs and how often it is right. Outlives an answer."""
+    """What the draft model costs and how often it is right. Outlives an answer.
 
-    def __init__(self, token_seconds: float) -> None:
-        self.token_seconds = token_seconds
-        self.reading_share = READING_SHARE
+    Its costs are held in plain passes of the target: a machine that slows down slows both, and what is not used for a
+    while keeps its place beside what is.
+    """
+
+    def __init__(self, target: PassCosts, token_seconds: float) -> None:
+        self._target = target
+        self.measured(token_seconds)
         self.acceptance = ACCEPTANCE_PRIOR
         self.by_confidence = SuccessRates(CONFIDENCE_BOUNDS, CONFIDENCE_PRIORS)
 
@@ -141,25 +151,49 @@ class DraftEconomy:
         self.by_confidence.observe(confidence, hit)
         self.acceptance += 0.05 * (hit - self.acceptance)
 
-    def reading_seconds(self, tokens: int) -> float:
-        """Return what it takes to read so many committed tokens."""
-        return tokens * self.reading_share * self.token_seconds
+    def measured(self, token_seconds: float, several_seconds: float | None = None) -> None:
+        """Take what a pass of one row and one of DRAFT_ROWS rows take the draft model now."""
+        plain = self._target.seconds(1)
+        several = several_seconds or (1 + READING_SHARE * (DRAFT_ROWS - 1)) * token_seconds
+        self._passes = PassCosts({1: token_seconds / plain, DRAFT_ROWS: several / plain})
 
-    def observe_time(self, seconds: float, rows: float) -> None:
-        """Learn from the time that a proposal took, worth `rows` passes of one row."""
-        reading = min(seconds / rows, 2 * self.token_seconds)
-        self.token_seconds += 0.1 * (reading - self.token_seconds)
+    @property
+    def token_passes(self) -> float:
+        """What it takes to write a token, in passes of one row of the target."""
+        return self._passes.seconds(1)
+
+    @property
+    def token_seconds(self) -> float:
+        """What it takes to write a token."""
+        return self._target.seconds(1) * self.token_passes
+
+    def reading_seconds(self, tokens: int) -> float:
+        """Return what it takes to read so many committed tokens in front of the one behind which it writes."""
+        rows = tokens + 1
+        known = min(rows, MOST_ROWS)
+        passes = self._passes.unpadded_seconds(known) * rows / known
+        return self._target.seconds(1) * max(0.0, passes - self.token_passes)
+
+    def observe_time(self, rows: int, seconds: float) -> None:
+        """Learn from one pass of the draft model; it counts for at most twice of what is expected of it."""
+        expected = self._passes.unpadded_seconds(rows)
+        self._passes.observe(rows, min(seconds / self._target.seconds(1), 2 * expected))
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What `auto` knows, to be kept between starts; `draft_token_seconds` None: no draft model was measured."""
+    """What `auto` knows, to be kept between starts.
+
+    `pass_seconds` by rows, with nothing in front; `draft_token_passes`: what a token takes the draft model in passes of
+    one row of the target, None where none was measured.
+    """
 
     pass_seconds: Mapping[int, float]
+    cell_seconds: float
     by_match: tuple[Record, ...]
     by_confidence: tuple[Record, ...]
     acceptance: float
-    draft_token_seconds: float | None
+    draft_token_passes: float | None
 
 
 SHOWN_STAIRS = DEFAULT_MAX_DRAFT_TOKENS["prompt-lookup"] + 1
@@ -187,9 +221,10 @@ class Experience:
     def __init__(self, costs: PassCosts, draft_token_seconds: float | None = None) -> None:
         self.costs = costs
         self.lookup = LookupRates()
-        self.draft = DraftEconomy(costs.seconds(1) if draft_token_seconds is None else draft_token_seconds)
+        self.draft = DraftEconomy(costs, costs.seconds(1) if draft_token_seconds is None else draft_token_seconds)
         self.decode_seconds = 0.0
         self.explored_seconds = 0.0
+        self._draft_gains: dict[tuple[int, float | None], tuple[tuple[int, float, float], float]] = {}
         self.begin_answer()
 
     def begin_answer(self) -> None:
@@ -201,18 +236,18 @@ class Experience:
 
     def known(self, with_draft: bool) -> Known:
         """Return what is worth keeping; `with_draft`: what a draft token costs was measured."""
-        seconds = self.draft.token_seconds if with_draft else None
+        passes = self.draft.token_passes if with_draft else None
         records = self.lookup.records, self.draft.by_confidence.records
-        return Known(self.costs.points, *records, self.draft.acceptance, seconds)
+        costs = self.costs
+        return Known(costs.points, costs.cell_seconds, *records, self.draft.acceptance, passes)
 
     def recall(self, known: Known) -> None:
-        """Go on from what was kept, at the pace of today; the costs of passes are `costs` already."""
+        """Go on from what was kept; the costs of passes are `costs` already."""
         self.lookup.recall(known.by_match)
         self.draft.by_confidence.recall(known.by_confidence)
         self.draft.acceptance = known.acceptance
-        if known.draft_token_seconds is not None:
-            pace = self.costs.seconds(1) / known.pass_seconds[1]
-            self.draft.token_seconds = pace * known.draft_token_seconds
+        if known.draft_token_passes is not None:
+            self.draft.measured(known.draft_token_passes * self.costs.seconds(1))
 
     def thinking(self, with_draft: bool) -> Thinking | None:
         """Return what faces may show, or None where `auto` has not chosen yet; `with_draft`: it may ask a model."""
@@ -247,10 +282,18 @@ class Experience:
     def draft_gain(self, limit: int, acceptance: float | None = None) -> float:
         """Return the most that drafts of up to `limit` tokens of the model gain over plain decoding, as a factor."""
         costs, draft = self.costs, self.draft
+        state = costs.version, draft.token_passes, draft.acceptance if acceptance is None else acceptance
+        known = self._draft_gains.get((limit, acceptance))
+        if known is None or known[0] != state:
+            known = self._draft_gains[limit, acceptance] = state, self._worked_out_gain(limit, state[2])
+        return known[1]
+
+    def _worked_out_gain(self, limit: int, acceptance: float) -> float:
+        costs, draft = self.costs, self.draft
         survival = tokens = 1.0
         best = 0.0
         for length in range(1, limit + 1):
-            survival *= draft.acceptance if acceptance is None else acceptance
+            survival *= acceptance
             tokens += survival
             best = max(best, tokens / (length * draft.token_seconds + costs.seconds(length + 1)))
         return best * costs.seconds(1)

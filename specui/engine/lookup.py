@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from specui.config import MAX_DRAFT_TOKENS_LIMIT
 from specui.engine.drafting import Outcome, Proposal
 from specui.engine.verification import EMPTY_DRAFT, Draft
 
@@ -53,6 +54,11 @@ def evidence(match_length: int, agreement: int) -> int:
 
 CLASSES = evidence(LONGEST_MATCH, len(AGREEMENTS))
 """How many classes of guesses there are."""
+
+MOST_COPIED = MAX_DRAFT_TOKENS_LIMIT
+_ALONG = [[evidence(n, each) for n in range(LONGEST_MATCH + MOST_COPIED + 1)] for each in range(len(AGREEMENTS))]
+"""For each agreement the classes by length of match: those along a copy are a slice, which takes no time."""
+ALONE, AGREED, DISPUTED = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +154,10 @@ class _Edits:
         known = self._new.get(tokens[place], ())
         return next((old for old in known if tuple(tokens[place : place + len(old)]) == old), None)
 
+    def touch(self, tokens: Sequence[int]) -> bool:
+        """Return whether any of the tokens may begin what is expected to be replaced."""
+        return not self._new.keys().isdisjoint(tokens)
+
     def replaced(self, tokens: Sequence[int], place: int) -> tuple[int, tuple[int, ...]] | None:
         """Return how many tokens at `place` are expected to be replaced, and by which; None where they are not."""
         old = self._at(tokens, place)
@@ -223,7 +233,7 @@ class PromptLookup:
             self._follow(best, length)
         tokens, edited = self._copy(best, draft, limit)
         classes = _classes(best, places, tokens[:edited])
-        classes += [evidence(best.match_length + i, RESUMED) for i in range(edited, len(tokens))]
+        classes += _along(RESUMED, best.match_length + len(classes), len(tokens) - len(classes))
         return Candidate(tokens, best.match_length, length, classes, best.resumed)
 
     def _follow(self, best: _Place, length: int) -> None:
@@ -289,7 +299,10 @@ class PromptLookup:
         ends with it.
         """
         tokens, end = place.text.tokens, len(place.text.tokens)
-        copied: list[int] = []
+        copied = tokens[place.start : place.start + limit]
+        if len(copied) == limit and BOUNDARY not in copied and not self._edits.touch(copied):
+            return copied, limit
+        copied = []
         at, edited = place.start, limit
         while len(copied) < limit:
             if at >= end:
@@ -318,15 +331,23 @@ def _match_length(tokens: Sequence[int], start: int, tail: Sequence[int]) -> int
     return next((n for n in range(longest) if tokens[start - 1 - n] != tail[end - 1 - n]), longest)
 
 
+def _along(agreement: int, match_length: int, count: int) -> list[int]:
+    """Return the classes of `count` tokens copied behind a match."""
+    return _ALONG[agreement][match_length : match_length + count]
+
+
 def _classes(best: _Place, places: Sequence[_Place], tokens: Sequence[int]) -> list[int]:
     """Return the class of each copied token; places that went on otherwise have no say any more."""
     if best.resumed:
-        return [evidence(best.match_length + i, RESUMED) for i in range(len(tokens))]
+        return _along(RESUMED, best.match_length, len(tokens))
     others = [place for place in places if place is not best]
-    classes = []
+    classes: list[int] = []
     for i, token in enumerate(tokens):
         going = [each for each in others if each.start + i < len(each.text.tokens)]
+        if not going:
+            break
         others = [each for each in going if each.text.tokens[each.start + i] == token]
-        agreement = 0 if not going else 1 if len(others) == len(going) else 2
-        classes.append(evidence(best.match_length + i, agreement))
-    return classes
+        agreement = AGREED if len(others) == len(going) else DISPUTED
+        classes.append(_ALONG[agreement][best.match_length + i])
+    done = len(classes)
+    return classes + _along(ALONE, best.match_length + done, len(tokens) - done)

@@ -43,6 +43,8 @@ class Model:
         self.end_tokens = frozenset(i for i in range(self.n_vocab) if llama_cpp.llama_vocab_is_eog(self._vocab, i))
         # Read here, once: faces ask for these from other threads, and the weights may be freed meanwhile.
         self.size_bytes = int(llama_cpp.llama_model_size(handle))
+        self.attention = _attention(handle)
+        """Operations of a row on one token in front of it, in those on the weights; a guess from the layers."""
         template = llama_cpp.llama_model_chat_template(handle, None)
         self.chat_template = template.decode("utf-8", "replace") if template else None
         self._pieces: dict[int, bytes] = {}
@@ -115,6 +117,11 @@ class Model:
             buffer = ctypes.create_string_buffer(size)
             count = llama_cpp.llama_token_to_piece(self._vocab, token_id, buffer, size, 0, False)
         return buffer.raw[:count]
+
+
+def _attention(handle: Any) -> float:
+    width = int(llama_cpp.llama_model_n_layer(handle)) * int(llama_cpp.llama_model_n_embd(handle))
+    return 2 * width / max(1, int(llama_cpp.llama_model_n_params(handle)))
 
 
 def quantize_f32(source: Path, destination: Path) -> None:
