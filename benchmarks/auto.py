@@ -3,6 +3,8 @@
 Every prompt of the builtin suite is a race of up to four lanes. Their steps take turns, so that a machine whose speed
 swings from one second to the next meets all of them alike; whole runs in turn (`bench`) need many repeats for that.
 Prints tokens a second against mode none by prompt and kind (geometric means), and what auto reaches of the best fixed.
+A `~` marks modes that wrote another text than none (two tokens nearly tied, and batches round otherwise): a text that
+repeats itself is quicker to write, so the last table leaves those races out.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from specui import pairs
@@ -25,6 +27,14 @@ from specui.runtime import Runtime
 
 Ratios = dict[str, float]
 """Tokens a second against mode none, by mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """A race: `ratios`, and the modes that wrote another text than none."""
+
+    ratios: Ratios
+    differing: tuple[str, ...]
 
 
 def main() -> None:
@@ -41,18 +51,20 @@ def main() -> None:
     options = parser.parse_args()
     runtime = Runtime(LoadSettings())
     kinds = tuple(kind for kind in options.kinds.split(",") if kind)
-    found: dict[str, list[Ratios]] = {}
+    found: dict[str, list[Raced]] = {}
     for prompt in load_suite(DEFAULT_SUITE).select(Selection(kinds, options.split)):
-        ratios = _race(runtime, options, prompt)
-        print(f"{prompt.key:30}", _row(ratios), flush=True)
-        found.setdefault(prompt.kind, []).append(ratios)
+        raced = _race(runtime, options, prompt)
+        print(f"{prompt.key:30}", _row(raced.ratios, raced.differing), flush=True)
+        found.setdefault(prompt.kind, []).append(raced)
     runtime.close()
-    _print(found)
+    _print({kind: [each.ratios for each in races] for kind, races in found.items()})
+    print("\nwhere all wrote one text:")
+    _print({kind: [each.ratios for each in races if not each.differing] for kind, races in found.items()})
     if options.json:
-        options.json.write_text(json.dumps(found))
+        options.json.write_text(json.dumps({kind: [asdict(each) for each in races] for kind, races in found.items()}))
 
 
-def _race(runtime: Runtime, options: argparse.Namespace, prompt: BenchPrompt) -> Ratios:
+def _race(runtime: Runtime, options: argparse.Namespace, prompt: BenchPrompt) -> Raced:
     files = pairs.from_paths(options.target, options.draft)
     modes = parse_modes(options.modes, DraftingSettings())
     lanes = tuple(LaneSpec(mode, replace(StepSettings(), drafting=each), files) for mode, each in modes.items())
@@ -65,20 +77,26 @@ def _race(runtime: Runtime, options: argparse.Namespace, prompt: BenchPrompt) ->
         lane.spec.label: statistics.median(each.stats.decode_tokens_per_second or math.nan for each in lane.runs)
         for lane in result.lanes
     }
-    return {mode: rate / rates[BASELINE] for mode, rate in rates.items()}
+    ratios = {mode: rate / rates[BASELINE] for mode, rate in rates.items()}
+    return Raced(ratios, tuple(lane.spec.label for lane in result.lanes if not lane.identical))
 
 
-def _row(ratios: Mapping[str, float]) -> str:
-    return "  ".join(f"{mode} {ratio:.3f}" for mode, ratio in ratios.items() if mode != BASELINE)
+def _row(ratios: Mapping[str, float], differing: Sequence[str] = ()) -> str:
+    marks = {mode: "~" if mode in differing else " " for mode in ratios}
+    return " ".join(f"{mode} {ratio:.3f}{marks[mode]}" for mode, ratio in ratios.items() if mode != BASELINE)
 
 
 def _print(found: Mapping[str, Sequence[Ratios]]) -> None:
     print()
     for kind, races in {**found, "all": [each for some in found.values() for each in some]}.items():
         long = [each for each in races if not any(math.isnan(ratio) for ratio in each.values())]
-        means = {mode: statistics.geometric_mean(each[mode] for each in long) for mode in races[0]}
+        if not long:
+            continue
+        means = {mode: statistics.geometric_mean(each[mode] for each in long) for mode in long[0]}
         best = max((ratio, mode) for mode, ratio in means.items() if mode != "auto")
-        print(f"{kind:30} {_row(means)}  auto / best fixed {means['auto'] / best[0]:.3f} ({best[1]})")
+        print(
+            f"{kind:30} {_row(means)}  auto / best fixed {means['auto'] / best[0]:.3f} ({best[1]}), {len(long)} races"
+        )
 
 
 if __name__ == "__main__":

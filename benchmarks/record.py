@@ -70,7 +70,8 @@ class _Guesses:
 
 
 def _recorded(runtime: Runtime, context: Context, prompt: BenchPrompt, max_tokens: int) -> dict[str, Any]:
-    request = GenerationRequest(messages=prompt.messages, limits=Limits(min(max_tokens, prompt.max_tokens)))
+    limits = Limits(min(max_tokens, prompt.max_tokens))
+    request = GenerationRequest(messages=prompt.messages, limits=limits, fresh=True)
     progress = runtime.start(request).result()
     guesses = _guesses(context, progress.prompt_token_ids, progress.token_ids)
     print(f"{prompt.key}: {len(progress.token_ids)} tokens", flush=True)

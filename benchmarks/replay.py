@@ -19,8 +19,9 @@ from unittest.mock import patch
 
 from specui.config import DEFAULT_MAX_DRAFT_TOKENS, DRAFT_ROWS, MIN_NGRAM_SIZE, DraftingSettings, SamplingSettings
 from specui.engine import controller, economy, lookup
+from specui.engine.calibration import CALIBRATION_ROWS
 from specui.engine.controller import Auto
-from specui.engine.costs import CALIBRATION_ROWS, MOST_ROWS, PassCosts
+from specui.engine.costs import MOST_ROWS, PassCosts
 from specui.engine.dice import Dice
 from specui.engine.drafting import Drafter, Guess, Judge, Outcome, Proposal
 from specui.engine.economy import Experience

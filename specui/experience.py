@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from specui.config import home
-from specui.engine.costs import MOST_ROWS, Record
+from specui.engine.costs import MOST_ROWS
 from specui.engine.cpu import processor_name
 from specui.engine.economy import Known
+from specui.engine.rates import Record
 
 log = logging.getLogger("specui")
 

@@ -79,7 +79,7 @@ class Lane:
     def begin_answer(
         self, drafting: DraftingSettings, cancelled: Callable[[], bool], reference: Reference | None = None
     ) -> None:
-        """Get ready for a new answer: forget the last one's text and failures; load the draft if it will be used.
+        """Get ready for a new answer: forget the last one's text and failures; load the draft if it may be of use.
 
         Lookup may copy from `reference` as well.
         """
@@ -87,8 +87,13 @@ class Lane:
         self._lookup = self._auto = self._translated = None
         self._failed.clear()
         self._machine.begin_answer()
-        if drafting.speculation == "draft-model" and self._off_reason is None:
+        if self._waits_for_draft(drafting) and self._off_reason is None:
             self.draft.load(cancelled)
+
+    def _waits_for_draft(self, drafting: DraftingSettings) -> bool:
+        """Return whether an answer begins with the draft at hand: later it had to read all of the prompt at once."""
+        mode = drafting.speculation
+        return mode == "draft-model" or (mode == "auto" and self._machine.draft_may_win())
 
     def pick(self, drafting: DraftingSettings) -> tuple[Drafter, SpeculationMode, str | None]:
         """Return the drafter for a step, the mode it really is, and the reason where that is not the one asked for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specui import experience
-from specui.engine.costs import (
+from specui.engine.calibration import (
     LEAST_ROOM,
     calibrate,
     few_passes_seconds,
@@ -17,8 +17,10 @@ from specui.engine.costs import (
     several_rows_seconds,
     single_pass_seconds,
 )
+from specui.engine.controller import LONG_DRAFT
+from specui.engine.costs import PassCosts
 from specui.engine.drafting import TokenCache
-from specui.engine.economy import Experience
+from specui.engine.economy import DRAFT_MARGIN, Experience
 from specui.engine.llama import Context
 from specui.engine.stats import PlainPasses
 from specui.engine.thinking import Thinking
@@ -61,6 +63,17 @@ class Machine:
         recalled.recall(known)
         self._draft_measured = known.draft_token_passes is not None
         return recalled
+
+    def draft_may_win(self) -> bool:
+        """Return whether the draft model is expected to win, by what is known of it; True while nothing is."""
+        if self.experience is not None:
+            return not self._draft_measured or self.experience.draft_gain(LONG_DRAFT) > DRAFT_MARGIN
+        known = experience.load(self._key)
+        if known is None or known.draft_token_passes is None:
+            return True
+        kept = Experience(PassCosts(known.pass_seconds, known.cell_seconds))
+        kept.recall(known)
+        return kept.draft_gain(LONG_DRAFT) > DRAFT_MARGIN
 
     def measure_draft(self, cache: TokenCache) -> None:
         """Measure, on its own cache, what the draft model takes to write and to read, once.

@@ -10,8 +10,8 @@ from fake_clock import Clock
 from fake_model import Done, FakeCache, FakeDrafters, Plan, answer
 
 from specui.config import DraftingSettings, SpeculationMode
+from specui.engine.calibration import calibrate
 from specui.engine.controller import Auto
-from specui.engine.costs import calibrate
 from specui.engine.drafting import Drafter, DraftModel, NoDrafter
 from specui.engine.economy import Experience
 from specui.engine.lookup import PromptLookup

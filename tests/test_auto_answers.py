@@ -30,7 +30,7 @@ from auto_texts import (
 from fake_clock import Clock, clock_in
 from fake_model import Plan, answer
 
-from specui.engine import costs as costs_module
+from specui.engine import calibration as calibration_module
 from specui.engine import decoder as decoder_module
 from specui.engine.controller import EXPLORATION, LONG_DRAFT, Auto
 from specui.engine.drafting import DraftModel
@@ -40,7 +40,7 @@ from specui.errors import DecodeError
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return clock_in(monkeypatch, costs_module, decoder_module)
+    return clock_in(monkeypatch, calibration_module, decoder_module)
 
 
 @pytest.mark.parametrize("prompt_length", [10, 40, 200, 1000])

@@ -67,6 +67,7 @@ def test_summary_and_table_tell_it_where_auto_was_run() -> None:
         "prompt-lookup",
         *(pytest.approx(each) for each in (1.1, 0.9, 1.2)),
     )
+    assert edit["fixed_vs_none"] == pytest.approx(2.0)
     assert (summary["worst_kind"]["kind"], summary["worst_kind"]["median"]) == ("story", pytest.approx(1.0))
     table = export.markdown(header(plan()), runs)
     assert "| edit | prompt-lookup | 2.00 | 1.10 (0.90 to 1.20) |" in table

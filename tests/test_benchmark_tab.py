@@ -64,6 +64,14 @@ def test_answers_that_differ_are_marked() -> None:
     assert "other tokens" not in board([run("none"), run("auto")])
 
 
+def test_auto_is_held_against_the_best_that_could_be_chosen_by_hand() -> None:
+    rounds = [("none", 1.0), ("prompt-lookup:3", 0.5), ("draft-model", 0.8), ("auto", 0.4)]
+    runs = [run(mode, decode_seconds=seconds, repeat=place) for place in range(2) for mode, seconds in rounds]
+    html = board(runs)
+    assert "auto against the best fixed mode here, prompt lookup, 3: 1.25 × (1.25 to 1.25)" in html
+    assert "best fixed mode" not in board([each for each in runs if each.mode != "auto"])
+
+
 def test_what_people_wrote_is_shown_as_text() -> None:
     evil = "<img src=x onerror=alert(1)>"
     turn = Turn(prompt(evil, evil), parse_variants("draft-model:3", DraftingSettings())[1], 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from auto_texts import EVERY_ROW_COUNTS, FLAT, STAIRS
 
-from specui.engine.costs import PassCosts, Record, SuccessRates
+from specui.engine.costs import PassCosts
 from specui.engine.drafting import Outcome
 from specui.engine.economy import (
     ACCEPTANCE_PRIOR,
@@ -28,6 +28,7 @@ from specui.engine.economy import (
     Stake,
 )
 from specui.engine.lookup import AGREEMENTS, CLASSES, LONGEST_MATCH, MATCH_BOUNDS, evidence
+from specui.engine.rates import Record, SuccessRates
 from specui.engine.verification import Draft
 
 PRIORS = [LOOKUP_PRIORS[agreement][place] for place in range(1 + len(MATCH_BOUNDS)) for agreement in AGREEMENTS]

@@ -17,12 +17,14 @@ from fake_model import FakeCache, random_script
 
 from specui import experience
 from specui.config import DRAFT_ROWS
-from specui.engine import costs as costs_module
+from specui.engine import calibration as calibration_module
+from specui.engine.calibration import CALIBRATION_ROWS, FEW_PASSES, LEAST_ROOM
 from specui.engine.checkpoint import Rollback
-from specui.engine.costs import CALIBRATION_ROWS, FEW_PASSES, LEAST_ROOM, PassCosts, Record
+from specui.engine.costs import PassCosts
 from specui.engine.drafting import Outcome
 from specui.engine.economy import Experience, Known
 from specui.engine.lookup import CLASSES
+from specui.engine.rates import Record
 from specui.engine.verification import Draft
 from specui.errors import RollbackError
 from specui.experience import Key, load, save
@@ -234,7 +236,7 @@ class Target(FakeCache):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(costs_module, "time", clock)
+    monkeypatch.setattr(calibration_module, "time", clock)
     return clock
 
 
@@ -306,6 +308,25 @@ def test_a_draft_is_measured_once_a_start_and_the_lesser_price_is_believed(
         assert know.draft.token_seconds == pytest.approx(0.021 * pace * expected), "at the pace of today"
         know.observe_step(Outcome(9, Draft(), 0, 1, 0.0, 0.021 * pace))
         lane.keep()
+
+
+@pytest.mark.parametrize(("passes", "acceptance", "may"), [(0.1, 0.9, True), (0.9, 0.9, False), (0.1, 0.2, False)])
+def test_an_answer_waits_for_the_draft_where_it_may_win(
+    clock: Clock, path: Path, passes: float, acceptance: float, may: bool
+) -> None:
+    draft = path.with_name("draft.gguf")
+    assert machine_on(Target(clock, path), draft).draft_may_win(), "nothing is known yet"
+    save(Key.of(path, draft, threads=2, gpu_layers=0), replace(KNOWN, draft_token_passes=None))
+    assert machine_on(Target(clock, path), draft).draft_may_win(), "nothing is known of the draft"
+    known = replace(KNOWN, draft_token_passes=passes, acceptance=acceptance)
+    save(Key.of(path, draft, threads=2, gpu_layers=0), known)
+    lane = machine_on(Target(clock, path), draft)
+    assert lane.draft_may_win() is may
+    know = lane.measure()
+    assert know is not None
+    assert lane.draft_may_win() is may
+    know.draft.acceptance = 1.0 - acceptance
+    assert lane.draft_may_win() is (passes == 0.1 and acceptance == 0.2), "what was learned since counts"
 
 
 def test_the_file_is_written_at_most_once_an_answer(clock: Clock, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

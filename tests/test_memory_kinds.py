@@ -26,8 +26,8 @@ from tiny_texts import (
     write,
 )
 
+from specui.engine.calibration import calibrate
 from specui.engine.checkpoint import RollbackKind
-from specui.engine.costs import calibrate
 from specui.engine.drafting import DraftModel
 from specui.engine.llama import AbortFlag, Context, ContextSize, Model
 from specui.errors import DecodeError, RollbackError

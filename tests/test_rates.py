@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specui.engine.costs import Record, SuccessRates
+from specui.engine.rates import Record, SuccessRates
 
 
 def rates() -> SuccessRates:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from specui.catalog import PairFiles
-from specui.config import LoadSettings
+from specui.config import DraftingSettings, LoadSettings, SpeculationMode
 from specui.errors import ModelFileError
 from specui.lane import Lane
+from specui.machine import Machine
 from specui.weights import Shelf
 
 
@@ -74,3 +75,17 @@ def test_lanes_share_weights_and_give_them_back(bundled_pair: PairFiles) -> None
     assert len(shelf) == 2, "the other lane still uses both"
     lanes[1].close()
     assert len(shelf) == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "may_win", "waits"),
+    [("auto", True, True), ("auto", False, False), ("draft-model", False, True), ("none", True, False)],
+)
+def test_an_answer_begins_with_the_draft_at_hand_where_it_may_be_of_use(
+    bundled_pair: PairFiles, monkeypatch: pytest.MonkeyPatch, mode: SpeculationMode, may_win: bool, waits: bool
+) -> None:
+    monkeypatch.setattr(Machine, "draft_may_win", lambda _: may_win)
+    lane = Lane(Shelf(), bundled_pair.target, bundled_pair.draft, LoadSettings(ctx_size=64))
+    lane.begin_answer(DraftingSettings(speculation=mode), cancelled=lambda: False)
+    assert (lane.draft.context is not None) is waits
+    lane.close()

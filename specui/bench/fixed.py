@@ -29,7 +29,7 @@ class AgainstFixed:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures for JSON."""
-        return {"mode": self.mode, **asdict(self.ratio)}
+        return {"mode": self.mode, "fixed_vs_none": self.fixed_vs_none, **asdict(self.ratio)}
 
 
 @dataclass(frozen=True, slots=True)

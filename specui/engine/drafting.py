@@ -262,7 +262,7 @@ def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     length = min(len(left), len(right))
     if left[:length] == right[:length]:
         return length
-    return next(i for i in range(length) if left[i] != right[i])
+    return next((i for i in range(length) if left[i] != right[i]), length)  # a list never equals a tuple
 
 
 def evaluate(cache: TokenCache, tokens: Sequence[int], rows: int) -> Iterator[int]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from specui.config import DEFAULT_MAX_DRAFT_TOKENS, DRAFT_ROWS
-from specui.engine.costs import MOST_ROWS, PassCosts, Record, SuccessRates
+from specui.engine.costs import MOST_ROWS, PassCosts
 from specui.engine.drafting import Outcome
 from specui.engine.lookup import AGREEMENTS, MATCH_BOUNDS
+from specui.engine.rates import Record, SuccessRates
 from specui.engine.thinking import ChoiceLog, MatchRate, Stair, Thinking
 
 LOOKUP_PRIORS = {

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
+from specui.bench.fixed import AgainstFixed, against_best_fixed
 from specui.bench.job import BenchProgress
 from specui.bench.plan import Turn
 from specui.bench.records import Run
@@ -91,7 +92,11 @@ def board(runs: Sequence[Run], greedy: bool = True) -> str:
     if cells[-1].kind == ALL:  # what most people look for stands on top
         cells = sorted(cells, key=lambda cell: cell.kind != ALL)
     top = _scale(cells)
-    groups = "".join(_group(kind, list(group), top) for kind, group in groupby(cells, key=lambda cell: cell.kind))
+    against = {each.kind: _against(each) for each in against_best_fixed(runs, cells)}
+    groups = "".join(
+        _group(kind, list(group), top, against.get(kind, ""))
+        for kind, group in groupby(cells, key=lambda cell: cell.kind)
+    )
     heads = "".join(f"<span>{head}</span>" for head in HEADS)
     save = "".join(
         f'<button type="button" class="sp-button" data-save="{kind}">{label}</button>'
@@ -110,12 +115,20 @@ def _scale(cells: Sequence[Cell]) -> float:
     return max(LEAST_SCALE, math.ceil(2 * max(ends, default=1.0)) / 2)
 
 
-def _group(kind: str, cells: Sequence[Cell], top: float) -> str:
+def _against(found: AgainstFixed) -> str:
+    """Return the line on auto and the best of the modes that could have been chosen by hand."""
+    ratio = found.ratio
+    between = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.pairs > 1 else ""
+    best = escape(mode_name(found.mode))
+    return f'<p class="sp-bench-fixed">auto against the best fixed mode here, {best}: {ratio.median:.2f} ×{between}</p>'
+
+
+def _group(kind: str, cells: Sequence[Cell], top: float, against: str) -> str:
     rows = "".join(_row(cell, top) for cell in cells)
     reasons = {cell.mode: cell.speculation_off_reason for cell in cells if cell.speculation_off_reason}
     off = "".join(f'<p class="sp-off">{mode_name(mode)} off: {escape(why)}</p>' for mode, why in reasons.items())
     title = f"<h3>{escape(kind_name(kind))}</h3>"
-    return f'<section class="sp-bench-kind" data-kind="{escape(kind)}">{title}{rows}{off}</section>'
+    return f'<section class="sp-bench-kind" data-kind="{escape(kind)}">{title}{rows}{against}{off}</section>'
 
 
 def _row(cell: Cell, top: float) -> str:
