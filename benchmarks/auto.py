@@ -4,7 +4,8 @@ Every prompt of the builtin suite is a race of up to four lanes. Their steps tak
 swings from one second to the next meets all of them alike; whole runs in turn (`bench`) need many repeats for that.
 Prints tokens a second against mode none by prompt and kind (geometric means), and what auto reaches of the best fixed.
 A `~` marks modes that wrote another text than none (two tokens nearly tied, and batches round otherwise): a text that
-repeats itself is quicker to write, so the last table leaves those races out.
+repeats itself is quicker to write, so the last table leaves those races out. With `--same-text` every lane is made to
+write what mode none writes, at the cost of all it would do else, so that speeds alone are compared.
 """
 
 from __future__ import annotations
@@ -13,20 +14,50 @@ import argparse
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 from specui import pairs
-from specui.bench.suite import BenchPrompt, Selection, load_suite
+from specui.bench.suite import Selection, load_suite
 from specui.compare.race import start_race
 from specui.compare.records import LaneSpec, RaceRequest, parse_modes
 from specui.config import BASELINE, DEFAULT_SUITE, DraftingSettings, Limits, LoadSettings, StepSettings
+from specui.engine import decoder
+from specui.engine.sampling import Logits
+from specui.engine.verification import Draft, Rules, Verdict, verify
 from specui.generation import GenerationRequest
 from specui.runtime import Runtime
 
 Ratios = dict[str, float]
 """Tokens a second against mode none, by mode."""
+
+
+class Script:
+    """Makes every lane write one answer: drafts are held against it once the target has judged them."""
+
+    def __init__(self) -> None:
+        self._prompt: list[int] = []
+        self._answer: list[int] = []
+        patch.object(decoder, "verify", self._verify).start()
+
+    def write(self, runtime: Runtime, request: GenerationRequest) -> None:
+        """From now on answers to this prompt are what mode none writes."""
+        alone = runtime.start(replace(request, fresh=True)).result()
+        self._prompt, self._answer = list(alone.prompt_token_ids), list(alone.token_ids)
+
+    def _verify(self, draft: Draft, logits: Callable[[int], Logits], committed: Sequence[int], rules: Rules) -> Verdict:
+        verdict = verify(draft, logits, committed, rules)
+        length = len(self._prompt)
+        if not self._prompt or list(committed[:length]) != self._prompt:
+            return verdict
+        rest = self._answer[len(committed) - length :]
+        pairs_ = zip(draft.tokens, rest, strict=False)
+        kept = next((place for place, (left, right) in enumerate(pairs_) if left != right), min(len(draft), len(rest)))
+        if kept >= len(rest):
+            return verdict
+        return Verdict(kept, rest[kept], "recovered" if kept < len(draft) else "bonus" if len(draft) else "target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +79,19 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--json", type=Path, help="where to write the ratios as well")
+    parser.add_argument("--same-text", action="store_true")
     options = parser.parse_args()
     runtime = Runtime(LoadSettings())
+    runtime.load(pairs.from_paths(options.target, options.draft))
+    script = Script() if options.same_text else None
     kinds = tuple(kind for kind in options.kinds.split(",") if kind)
     found: dict[str, list[Raced]] = {}
     for prompt in load_suite(DEFAULT_SUITE).select(Selection(kinds, options.split)):
-        raced = _race(runtime, options, prompt)
+        limits = Limits(min(options.max_tokens, prompt.max_tokens))
+        request = GenerationRequest(messages=prompt.messages, limits=limits)
+        if script is not None:
+            script.write(runtime, request)
+        raced = _race(runtime, options, request)
         print(f"{prompt.key:30}", _row(raced.ratios, raced.differing), flush=True)
         found.setdefault(prompt.kind, []).append(raced)
     runtime.close()
@@ -64,12 +102,11 @@ def main() -> None:
         options.json.write_text(json.dumps({kind: [asdict(each) for each in races] for kind, races in found.items()}))
 
 
-def _race(runtime: Runtime, options: argparse.Namespace, prompt: BenchPrompt) -> Raced:
+def _race(runtime: Runtime, options: argparse.Namespace, asked: GenerationRequest) -> Raced:
     files = pairs.from_paths(options.target, options.draft)
     modes = parse_modes(options.modes, DraftingSettings())
     lanes = tuple(LaneSpec(mode, replace(StepSettings(), drafting=each), files) for mode, each in modes.items())
-    limits = Limits(min(options.max_tokens, prompt.max_tokens))
-    request = RaceRequest(GenerationRequest(messages=prompt.messages, limits=limits), lanes, options.repeats)
+    request = RaceRequest(asked, lanes, options.repeats)
     result = start_race(runtime, request).result().result
     if result is None:
         raise SystemExit("the race was cancelled")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, expect, sync_playwright
 
 from app import PageServer
 from specui.ui.page import House
@@ -164,3 +164,22 @@ class Window:
     def tab(self, name: str) -> None:
         """Show a tab."""
         self.page.get_by_role("tab", name=name).click()
+
+
+def file(name: str, data: bytes | str) -> FilePayload:
+    """Return a file to be chosen."""
+    content = data.encode() if isinstance(data, str) else data
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+
+
+def fold_out(window: Window) -> Locator:
+    """Open the drafting settings of the chat and return the box of files that drafts may come from."""
+    window.page.locator(".sp-fold > button", has_text="Drafting").click()
+    box = window.page.locator(".sp-refs")
+    expect(box).to_be_visible()
+    return box
+
+
+def choose(box: Locator, *files: FilePayload) -> None:
+    """Add files to what drafts may come from."""
+    box.get_by_label("Draft from these").set_input_files(list(files))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fake_race import DIFFERS, start_fake_race
 from fake_runtime import BUNDLED, FakeFinder, FakeRuntime, catalog
-from page_driver import Window, open_browser, serve, until
+from page_driver import Window, choose, file, fold_out, open_browser, serve, until
 from playwright.sync_api import Browser, Page, expect
 
 from specui import pairs
@@ -43,9 +43,11 @@ browsing = [
 # --- the form's values
 
 
+LANES = [{"mode": "none", "length": ""}, {"mode": "draft-model", "length": "3"}, {"mode": "", "length": ""}]
+
+
 def asked(**values: Any) -> RaceRequest:
-    lanes = [{"mode": "none", "length": ""}, {"mode": "draft-model", "length": "3"}, {"mode": "", "length": ""}]
-    form = {"source": "own", "text": "Hello", "lanes": lanes, "repeats": "2", "max_tokens": "20", "temperature": "0"}
+    form = {"source": "own", "text": "Hello", "lanes": LANES, "repeats": "2", "max_tokens": "20", "temperature": "0"}
     return read_form({**form, **values}, BUNDLED)
 
 
@@ -77,6 +79,13 @@ def test_an_example_and_the_conversation_are_prompts() -> None:
     said = [(message.role, message.content) for message in race.prompt.messages]
     assert said == [("system", "Be brief."), ("user", "First?"), ("assistant", "One."), ("user", "Second?")]
     assert race.cache == "conversation"
+
+
+def test_only_the_conversation_may_be_drafted_from_the_texts_of_the_chat() -> None:
+    chat = {"source": "chat", "chat": Conversation("a", (Turn("First?", Answer("")),)).to_json(), "lanes": LANES}
+    assert read_form(chat, BUNDLED, ("One text.", "Another.")).prompt.references == ("One text.", "Another.")
+    own = {"source": "own", "text": "Hello", "lanes": LANES}
+    assert read_form(own, BUNDLED, ("One text.",)).prompt.references == ()
 
 
 @pytest.mark.parametrize(
@@ -375,12 +384,17 @@ class TestInTheBrowser:
         page = window.page
         window.tab("Chat")
         window.ask("How does a bicycle stay upright?")
+        choose(fold_out(window), file("notes.txt", "Notes on bicycles."))
+        expect(page.locator("#sp-references li")).to_have_count(1)
         window.tab("Compare")
         page.locator("select[name=source]").select_option("chat")
         expect(page.locator("textarea[name=text]")).to_have_value("user: How does a bicycle stay upright?")
         page.locator(".sp-race-start").click()
         finish(page)
-        assert json.loads(save(page, "JSON"))["cache"] == "conversation"
+        values = json.loads(save(page, "JSON"))
+        assert values["cache"] == "conversation"
+        assert values["conditions"]["references"] == {"texts": 1, "bytes": 18}
+        assert "drafts also from" in page.locator(".sp-race-ran").inner_text().lower()
 
     def test_what_cannot_work_is_said(self, open_window: Open, runtime: FakeRuntime) -> None:
         page = open_window().page

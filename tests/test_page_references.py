@@ -6,7 +6,7 @@ import re
 
 import pytest
 from fake_runtime import FakeRuntime
-from page_driver import Window, until
+from page_driver import Window, choose, file, fold_out, until
 from page_site import SLOW, Open, browser, context, open_window, runtime, site, window
 from playwright.sync_api import FilePayload, Locator, expect
 
@@ -27,23 +27,6 @@ HAND_OVER = """(box, [type, text, files]) => {
         : new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true });
     return box.dispatchEvent(event);
 }"""
-
-
-def file(name: str, data: bytes | str) -> FilePayload:
-    content = data.encode() if isinstance(data, str) else data
-    return {"name": name, "mimeType": "application/octet-stream", "buffer": content}
-
-
-def fold_out(window: Window) -> Locator:
-    """Open the drafting settings and return the box."""
-    window.page.locator(".sp-fold > button", has_text="Drafting").click()
-    box = window.page.locator(".sp-refs")
-    expect(box).to_be_visible()
-    return box
-
-
-def choose(box: Locator, *files: FilePayload) -> None:
-    box.get_by_label("Draft from these").set_input_files(list(files))
 
 
 def test_the_next_answer_gets_the_files_and_the_running_one_does_not(window: Window, runtime: FakeRuntime) -> None:

@@ -27,7 +27,7 @@ BEST_ACCEPTANCE = 0.95
 LONG_DRAFT = 15
 """The most tokens that the draft model writes in a row; what it is sure of for longer, lookup finds as well."""
 TEMPTING = 0.5
-"""A copy that promises more than this share of a plain step could be worth it if passes were cheaper than thought."""
+"""A copy that promises more than this share of a plain step would be worth it if passes were cheaper than thought."""
 LEAST_SURVIVAL = 0.01
 """Copied tokens that are less likely kept are not thought about."""
 
@@ -115,7 +115,7 @@ class Auto:
         if copy.promise > plain:
             self._survivals = list(copy.survivals)
             return Draft(copy.tokens)
-        if copy.tempting > TEMPTING * plain:
+        if TEMPTING * plain < copy.tempting <= plain:
             self._know.costs.passed_over(1 + copy.tempting_length)
         return self._explore(proposal)
 

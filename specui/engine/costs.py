@@ -18,6 +18,8 @@ MOST_SURPRISE = 2.0
 DOUBT = 0.998
 """What is left of a size's price after each pass that was padded in its place, and of one nearly chosen that is hardly
 known."""
+MOST_DOUBT = 0.5
+"""It is never held cheaper than this part of what it was read to take."""
 CALIBRATED_READINGS = 2.0
 SURE_READINGS = 4.0
 """A size that was read so often is known; MOST_READINGS are remembered."""
@@ -47,6 +49,8 @@ class PassCosts:
         """`seconds_by_rows` are those of passes with nothing in front."""
         self._points = dict(sorted(seconds_by_rows.items()))
         self._readings = dict.fromkeys(self._points, CALIBRATED_READINGS)
+        self._read = self._points.copy()
+        """The points as readings left them."""
         self._cell_seconds = cell_seconds
         self._length = 0
         self._drift = 1.0
@@ -97,6 +101,7 @@ class PassCosts:
         step, share = (ratio - 1) * max(LEARNING, 1 / (QUICK_LEARNING + seen)), attending / expected
         self._points[rows] = (expected - attending) * (1 + step * (1 - share))
         self._cell_seconds *= 1 + LEARNING * (ratio - 1) * share
+        self._read[rows] = self._points[rows]
         self._readings[rows] = min(MOST_READINGS, seen + 1)
         self._fill_tables()
 
@@ -122,11 +127,13 @@ class PassCosts:
         """Hold passes of several rows cheaper by `factor`, if it is below 1."""
         for rows in self._points:
             self._points[rows] *= min(1.0, factor) if rows > 1 else 1.0
+        self._read = self._points.copy()
         self._fill_tables()
 
     def _cheapen(self, rows: int, factor: float) -> None:
         """Hold a size cheaper; the tables show it once the text has grown a little, since it is a small change."""
-        self._points[rows] = factor * self._points.get(rows, self._plain[rows] - self._attending(rows))
+        now = self._points.get(rows, self._plain[rows] - self._attending(rows))
+        self._points[rows] = max(factor * now, MOST_DOUBT * self._read.setdefault(rows, now))
         self._readings.setdefault(rows, 0.0)
 
     def _fill_tables(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from specui.config import DEFAULT_MAX_DRAFT_TOKENS, DRAFT_ROWS
+from specui.config import DRAFT_ROWS
 from specui.engine.costs import MOST_ROWS, PassCosts
 from specui.engine.drafting import Outcome
 from specui.engine.lookup import AGREEMENTS, MATCH_BOUNDS
@@ -197,8 +197,8 @@ class Known:
     draft_token_passes: float | None
 
 
-SHOWN_STAIRS = DEFAULT_MAX_DRAFT_TOKENS["prompt-lookup"] + 1
-"""Passes of up to so many rows are shown in the staircase."""
+SHOWN_STAIRS = 32
+"""Passes of up to so many rows are shown in the staircase; longer ones go on as steeply."""
 
 
 class _Promise:

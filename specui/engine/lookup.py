@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from specui.config import MAX_DRAFT_TOKENS_LIMIT
 from specui.engine.drafting import Outcome, Proposal
@@ -122,8 +123,7 @@ class Reference:
         return len(self.text.tokens) - self._boundaries
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     text: _Text
     start: int
     match_length: int
@@ -261,7 +261,7 @@ class PromptLookup:
             ngram = tuple(tail[len(tail) - n :])
             found = ((text, start) for text in self._texts for start in text.places(ngram))
             places = [
-                _Place(text, start, _match_length(text.tokens, start, tail))
+                _Place(text, start, _match_length(text.tokens, start, tail, n))
                 for text, start in islice(found, MOST_PLACES)
             ]
             if places:
@@ -269,6 +269,8 @@ class PromptLookup:
         return []
 
     def _best(self, places: Sequence[_Place]) -> _Place:
+        if len(places) == 1:
+            return places[0]
         longest = max(place.match_length for place in places)
         equals = [place for place in places if place.match_length == longest]
         if len(equals) == 1:
@@ -325,10 +327,12 @@ class PromptLookup:
         self._own.extend(committed[len(self._own.tokens) :])
 
 
-def _match_length(tokens: Sequence[int], start: int, tail: Sequence[int]) -> int:
-    """Return how many tokens in front of `start` equal the end of `tail`, up to LONGEST_MATCH."""
+def _match_length(tokens: Sequence[int], start: int, tail: Sequence[int], known: int = 0) -> int:
+    """Return how many tokens in front of `start` equal the end of `tail`, up to LONGEST_MATCH; `known` of them do."""
     longest, end = min(start, len(tail), LONGEST_MATCH), len(tail)
-    return next((n for n in range(longest) if tokens[start - 1 - n] != tail[end - 1 - n]), longest)
+    while known < longest and tokens[start - 1 - known] == tail[end - 1 - known]:
+        known += 1
+    return known
 
 
 def _along(agreement: int, match_length: int, count: int) -> list[int]:

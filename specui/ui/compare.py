@@ -116,17 +116,19 @@ class CompareTab:
             files = self._runtime.files
             if files is None:
                 raise NothingLoadedError
-            race = self._start_race(self._runtime, read_form(json.loads(event.form), files))
+            references = self._sessions.get(str(request.session_hash)).references.texts
+            asked = read_form(json.loads(event.form), files, references)
+            race = self._start_race(self._runtime, asked)
         except SpecUIError as error:
             yield {self._notice: thread.error(str(error))}
             return
         held: Any = race  # what a session asks of an answer, a race can do as well
         session.generation = held
         yield {self._notice: "", self._board: "", self._shown: None}
-        for frame in Stream(race, self._known(files), lambda: session.generation is held).frames():
+        for frame in Stream(race, self._known(files, asked), lambda: session.generation is held).frames():
             yield self._updates(frame)
 
-    def _known(self, files: PairFiles) -> dict[str, Any]:
+    def _known(self, files: PairFiles, asked: RaceRequest) -> dict[str, Any]:
         """Return what a race runs on, for its record."""
         loaded = self._runtime.loaded
         model = {
@@ -136,7 +138,10 @@ class CompareTab:
             "ctx_size": loaded.ctx_size if loaded else None,
             "threads": loaded.threads if loaded else None,
         }
-        return {"machine": conditions.machine(), "versions": conditions.versions(), "model": model}
+        known = {"machine": conditions.machine(), "versions": conditions.versions(), "model": model}
+        texts = asked.prompt.references
+        size = sum(len(text.encode()) for text in texts)
+        return known | ({"references": {"texts": len(texts), "bytes": size}} if texts else {})
 
     def _updates(self, frame: Frame) -> Updates:
         updates: Updates = {} if frame.status is None else {self._status: frame.status}

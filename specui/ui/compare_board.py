@@ -168,6 +168,7 @@ def _facts(record: Record) -> Sequence[tuple[str, str]]:
         ("sampling", temperature + ("" if sampling.greedy else f", seeds {', '.join(map(str, seeds))}")),
         ("longest drafts", "; ".join(drafting)),
         ("answer limit", f"{count(request.prompt.limits.max_tokens)} tokens"),
+        ("drafts also from", _plain(known.get("references"))),
         ("prompt", record.question),
     )
 

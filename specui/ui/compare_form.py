@@ -113,8 +113,11 @@ def example_text(key: str) -> str:
     return "\n\n".join(f"{message.role}: {message.content}" for message in messages)
 
 
-def read_form(values: Mapping[str, Any], files: PairFiles) -> RaceRequest:
-    """Return the race that the form asks for, on a pair's files. Raises SettingError."""
+def read_form(values: Mapping[str, Any], files: PairFiles, references: tuple[str, ...] = ()) -> RaceRequest:
+    """Return the race that the form asks for, on a pair's files. Raises SettingError.
+
+    On the conversation drafts may come from the chat's `references`, as they do there.
+    """
     temperature = _decimal(values, "temperature", "Temperature")
     seed = _whole(values, "seed", "Seed")
     sampling = SamplingSettings(temperature=temperature or 0.0, seed=seed if temperature else None)
@@ -122,7 +125,8 @@ def read_form(values: Mapping[str, Any], files: PairFiles) -> RaceRequest:
     specs = tuple(LaneSpec(label, StepSettings(sampling, drafting), files) for label, drafting in lanes.items())
     source = str(values.get("source", OWN))
     limits = Limits(max_tokens=_whole(values, "max_tokens", "Answer limit") or PAGE_COMPARE_TOKENS)
-    prompt = GenerationRequest(_messages(source, values), limits=limits)
+    texts = references if source == CHAT else ()
+    prompt = GenerationRequest(_messages(source, values), limits=limits, references=texts)
     repeats = _whole(values, "repeats", "Repeats")
     cache: CacheState = "conversation" if source == CHAT else "cleared"
     return RaceRequest(prompt, specs, PAGE_COMPARE_REPEATS if repeats is None else repeats, cache)

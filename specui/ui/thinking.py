@@ -15,8 +15,8 @@ STRIP_HEIGHT = 40
 LEAST_HEIGHT = 1.5
 """Steps without a draft are seen as a line of this height."""
 DRAFTERS: tuple[SpeculationMode, ...] = ("none", "prompt-lookup", "draft-model")
-TICK_STEP = 4
-"""Kernels work in fours; so do the marks below the staircase."""
+TICK_STEP = 8
+"""Kernels work in fours; every second step has its mark below the staircase."""
 
 
 def render(thinking: Thinking | None) -> str:
