@@ -83,9 +83,9 @@ def test_an_example_and_the_conversation_are_prompts() -> None:
 
 def test_only_the_conversation_may_be_drafted_from_the_texts_of_the_chat() -> None:
     chat = {"source": "chat", "chat": Conversation("a", (Turn("First?", Answer("")),)).to_json(), "lanes": LANES}
-    assert read_form(chat, BUNDLED, ("One text.", "Another.")).prompt.references == ("One text.", "Another.")
+    assert read_form(chat, BUNDLED, lambda: ("One text.", "Another.")).prompt.references == ("One text.", "Another.")
     own = {"source": "own", "text": "Hello", "lanes": LANES}
-    assert read_form(own, BUNDLED, ("One text.",)).prompt.references == ()
+    assert read_form(own, BUNDLED, lambda: ("One text.",)).prompt.references == ()
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ class TestInTheBrowser:
         values = json.loads(save(page, "JSON"))
         assert values["cache"] == "conversation"
         assert values["conditions"]["references"] == {"texts": 1, "bytes": 18}
-        assert "drafts also from" in page.locator(".sp-race-ran").inner_text().lower()
+        expect(page.locator(".sp-race-ran")).to_contain_text("drafts also fromtexts 1, bytes 18")
 
     def test_what_cannot_work_is_said(self, open_window: Open, runtime: FakeRuntime) -> None:
         page = open_window().page

@@ -107,6 +107,10 @@ class CompareTab:
     def _session(self, request: gr.Request) -> Session:
         return self._sessions.get(f"{SESSION}{request.session_hash}")
 
+    def _references(self, request: gr.Request) -> tuple[str, ...]:
+        """Return what the chat of this page may draft from."""
+        return self._sessions.get(request.session_hash).references.texts
+
     def _on_begin(self, request: gr.Request, event: gr.EventData) -> Iterator[Updates]:
         session = self._session(request)
         if session.running:
@@ -116,8 +120,7 @@ class CompareTab:
             files = self._runtime.files
             if files is None:
                 raise NothingLoadedError
-            references = self._sessions.get(str(request.session_hash)).references.texts
-            asked = read_form(json.loads(event.form), files, references)
+            asked = read_form(json.loads(event.form), files, lambda: self._references(request))
             race = self._start_race(self._runtime, asked)
         except SpecUIError as error:
             yield {self._notice: thread.error(str(error))}

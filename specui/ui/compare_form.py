@@ -6,7 +6,7 @@ Knows no gradio. What comes back from a browser is checked here; a value that ca
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
 from itertools import groupby
@@ -113,7 +113,9 @@ def example_text(key: str) -> str:
     return "\n\n".join(f"{message.role}: {message.content}" for message in messages)
 
 
-def read_form(values: Mapping[str, Any], files: PairFiles, references: tuple[str, ...] = ()) -> RaceRequest:
+def read_form(
+    values: Mapping[str, Any], files: PairFiles, references: Callable[[], tuple[str, ...]] = tuple
+) -> RaceRequest:
     """Return the race that the form asks for, on a pair's files. Raises SettingError.
 
     On the conversation drafts may come from the chat's `references`, as they do there.
@@ -125,7 +127,7 @@ def read_form(values: Mapping[str, Any], files: PairFiles, references: tuple[str
     specs = tuple(LaneSpec(label, StepSettings(sampling, drafting), files) for label, drafting in lanes.items())
     source = str(values.get("source", OWN))
     limits = Limits(max_tokens=_whole(values, "max_tokens", "Answer limit") or PAGE_COMPARE_TOKENS)
-    texts = references if source == CHAT else ()
+    texts = references() if source == CHAT else ()
     prompt = GenerationRequest(_messages(source, values), limits=limits, references=texts)
     repeats = _whole(values, "repeats", "Repeats")
     cache: CacheState = "conversation" if source == CHAT else "cleared"
