@@ -32,6 +32,7 @@ from fake_model import Plan, answer
 
 from specui.engine import calibration as calibration_module
 from specui.engine import decoder as decoder_module
+from specui.engine import drafting as drafting_module
 from specui.engine.controller import EXPLORATION, LONG_DRAFT, Auto
 from specui.engine.drafting import DraftModel
 from specui.engine.lookup import PromptLookup
@@ -40,7 +41,7 @@ from specui.errors import DecodeError
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return clock_in(monkeypatch, calibration_module, decoder_module)
+    return clock_in(monkeypatch, calibration_module, decoder_module, drafting_module)
 
 
 @pytest.mark.parametrize("prompt_length", [10, 40, 200, 1000])

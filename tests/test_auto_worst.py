@@ -24,6 +24,7 @@ from fake_clock import Clock, clock_in
 
 from specui.engine import calibration as calibration_module
 from specui.engine import decoder as decoder_module
+from specui.engine import drafting as drafting_module
 from specui.engine.controller import EXPLORATION
 from specui.engine.economy import Known
 
@@ -33,7 +34,7 @@ AHEAD = COUNT + 80
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return clock_in(monkeypatch, calibration_module, decoder_module)
+    return clock_in(monkeypatch, calibration_module, decoder_module, drafting_module)
 
 
 def assert_at_most(ratio: float, limit: float) -> None:
