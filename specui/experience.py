@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -153,6 +152,6 @@ def _records(entries: Sequence[Mapping[str, Any]]) -> tuple[Record, ...]:
 def _number(value: object, low: float = 0.0, high: float = 1e6) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("not a number")
-    if not math.isfinite(value) or not low <= value <= high:
+    if not low <= value <= high:  # which refuses NaN, infinities and integers beyond any float as well
         raise ValueError("out of its bounds")
     return float(value)
