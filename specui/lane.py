@@ -87,7 +87,7 @@ class Lane:
         self._lookup = self._auto = self._translated = None
         self._failed.clear()
         self._machine.begin_answer()
-        if self._waits_for_draft(drafting) and self._off_reason is None:
+        if self._off_reason is None and self._waits_for_draft(drafting):
             self.draft.load(cancelled)
 
     def _waits_for_draft(self, drafting: DraftingSettings) -> bool:
@@ -158,7 +158,7 @@ class Lane:
         return known
 
     def _measured(self) -> Experience | None:
-        """Return what is known of this machine; measured before the draft's loading could disturb it."""
+        """Return what is known of this machine, measured at the first call."""
         length = len(self.target.tokens)
         try:
             return self._machine.measure()

@@ -17,10 +17,9 @@ from specui.engine.calibration import (
     several_rows_seconds,
     single_pass_seconds,
 )
-from specui.engine.controller import LONG_DRAFT
 from specui.engine.costs import PassCosts
 from specui.engine.drafting import TokenCache
-from specui.engine.economy import DRAFT_MARGIN, Experience
+from specui.engine.economy import Experience
 from specui.engine.llama import Context
 from specui.engine.stats import PlainPasses
 from specui.engine.thinking import Thinking
@@ -45,7 +44,7 @@ class Machine:
     def measure(self) -> Experience | None:
         """Return what `auto` goes by, measured at the first call; None while too little room is left for that.
 
-        What was kept of an earlier start needs passes of one row only, which tell today's pace.
+        What was kept of an earlier start needs few passes, which tell today's pace.
         """
         if self.experience is None and self._room >= LEAST_ROOM:
             self.experience = self._recalled() or Experience(calibrate(self._target, self._target.model.attention))
@@ -67,13 +66,13 @@ class Machine:
     def draft_may_win(self) -> bool:
         """Return whether the draft model is expected to win, by what is known of it; True while nothing is."""
         if self.experience is not None:
-            return not self._draft_measured or self.experience.draft_gain(LONG_DRAFT) > DRAFT_MARGIN
+            return not self._draft_measured or self.experience.draft_wins
         known = experience.load(self._key)
         if known is None or known.draft_token_passes is None:
             return True
         kept = Experience(PassCosts(known.pass_seconds, known.cell_seconds))
         kept.recall(known)
-        return kept.draft_gain(LONG_DRAFT) > DRAFT_MARGIN
+        return kept.draft_wins
 
     def measure_draft(self, cache: TokenCache) -> None:
         """Measure, on its own cache, what the draft model takes to write and to read, once.
@@ -81,9 +80,7 @@ class Machine:
         Of what was kept and what is measured the lesser counts: what is held too cheap is used and learned better, what
         is held too dear never is.
         """
-        if self.experience is None or cache.n_ctx <= len(cache.tokens):
-            return
-        if self._draft_timed:
+        if self._draft_timed or self.experience is None or cache.n_ctx <= len(cache.tokens):
             return
         draft, single = self.experience.draft, single_pass_seconds(cache)
         kept = draft.token_seconds if self._draft_measured else single

@@ -40,22 +40,8 @@ THOUGHT = "<think>\nFirst I think <b>hard</b>.\n\nThen I stop.\n</think>\n\nThe 
 SCRIPTS = {"html": HTML, "thought": THOUGHT, "unclosed": "<think>\nI never stop thinking", "long": PROSE * 8}
 
 
-PASS_SECONDS = (
-    0.021,
-    0.0373,
-    0.0534,
-    0.037,
-    0.0541,
-    0.061,
-    0.0649,
-    0.0687,
-    0.077,
-    0.084,
-    0.092,
-    0.0995,
-    *[0.101] * 4,
-    *(0.101 + 0.006 * n for n in range(1, 17)),
-)
+FOURS = (0.021, 0.0373, 0.0534, 0.037, 0.0541, 0.061, 0.0649, 0.0687, 0.077, 0.084, 0.092, 0.0995, *[0.101] * 4)
+PASS_SECONDS = (*FOURS, *(0.101 + 0.006 * n for n in range(1, 17)))
 """By rows: kernels that work in fours."""
 MATCHES = (
     (1, 0.21, 260),

@@ -33,8 +33,9 @@ from fake_model import Plan, answer
 from specui.engine import calibration as calibration_module
 from specui.engine import decoder as decoder_module
 from specui.engine import drafting as drafting_module
-from specui.engine.controller import EXPLORATION, LONG_DRAFT, Auto
+from specui.engine.controller import EXPLORATION, Auto
 from specui.engine.drafting import DraftModel
+from specui.engine.economy import LONG_DRAFT
 from specui.engine.lookup import PromptLookup
 from specui.errors import DecodeError
 

@@ -10,11 +10,11 @@ from auto_texts import CLIFF_4, FLAT, N_VOCAB, STAIRS, ask, confident, fresh_tex
 from fake_model import FakeCache, Script
 
 from specui.config import DEFAULT_MAX_DRAFT_TOKENS, SamplingSettings
-from specui.engine.controller import LONG_DRAFT, Auto
+from specui.engine.controller import Auto
 from specui.engine.costs import PassCosts
 from specui.engine.dice import Dice
 from specui.engine.drafting import DraftModel, Judge, Proposal
-from specui.engine.economy import Experience
+from specui.engine.economy import LONG_DRAFT, Experience
 from specui.engine.lookup import CLASSES, PromptLookup, evidence
 from specui.engine.sampling import Logits
 from specui.engine.verification import Draft

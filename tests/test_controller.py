@@ -28,10 +28,10 @@ from auto_texts import (
 )
 from fake_model import FakeCache
 
-from specui.engine.controller import LONG_DRAFT, Auto
+from specui.engine.controller import Auto
 from specui.engine.costs import PassCosts
 from specui.engine.drafting import DraftModel, Outcome
-from specui.engine.economy import CREDIT_TOKENS, MARGIN, Experience
+from specui.engine.economy import CREDIT_TOKENS, LONG_DRAFT, MARGIN, Experience
 from specui.engine.lookup import AGREEMENTS, CLASSES, PromptLookup, evidence
 from specui.engine.sampling import Logits
 from specui.engine.verification import EMPTY_DRAFT

@@ -25,6 +25,8 @@ FEW_PASSES = 3
 FEW_SECONDS = 1.0
 """Readings of a pass of one row; where only the pace is wanted fewer do, and no more once this time is spent."""
 
+CHECKED_ROWS = 16
+"""The pass that tells whether costs that are kept were learned on a busy machine."""
 MOST_DRIFT = 4.0
 """Costs that are kept count as another machine's where one row takes so many times, or that part, of what it took."""
 
@@ -77,7 +79,7 @@ def _costs_behind(length: int, seconds_by_rows: Mapping[int, float], attention: 
 
 
 def recalibrate(cache: TokenCache, points: Mapping[int, float], cell_seconds: float) -> PassCosts | None:
-    """Return costs that were known before at today's pace, told by passes of one row; None for another machine's.
+    """Return costs that were known before at today's pace, told by few passes; None for another machine's.
 
     Where a longer pass proves cheaper than it was held, all of them were learned while the machine was busy, and are
     held as much cheaper. Needs room for LEAST_ROOM tokens. Raises RollbackError as `calibrate` does.
@@ -88,7 +90,7 @@ def recalibrate(cache: TokenCache, points: Mapping[int, float], cell_seconds: fl
         return None
     costs = PassCosts({rows: drift * seconds for rows, seconds in points.items()}, drift * cell_seconds)
     costs.at(length)
-    rows = min(LEAST_ROOM, cache.max_rows)
+    rows = min(CHECKED_ROWS, cache.max_rows)
     costs.cheapen_all(_timed_pass(cache, 0, rows, length) / costs.unpadded_seconds(rows))
     return costs
 

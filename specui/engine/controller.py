@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from specui.config import SpeculationMode
 from specui.engine.costs import MOST_ROWS
 from specui.engine.drafting import DraftModel, Guess, Outcome, Proposal, Take
-from specui.engine.economy import DRAFT_MARGIN, MARGIN, Experience, won
+from specui.engine.economy import DRAFT_MARGIN, LONG_DRAFT, MARGIN, Experience, won
 from specui.engine.lookup import Candidate, PromptLookup
 from specui.engine.sampling import Constraint
 from specui.engine.verification import EMPTY_DRAFT, Draft
@@ -24,8 +24,6 @@ EXPLORATION = 0.01
 """Share of decode time that may go into trying the draft model where it is not expected to win."""
 BEST_ACCEPTANCE = 0.95
 """What a draft model must win with to be worth trying."""
-LONG_DRAFT = 15
-"""The most tokens that the draft model writes in a row; what it is sure of for longer, lookup finds as well."""
 TEMPTING = 0.5
 """A copy that promises more than this share of a plain step would be worth it if passes were cheaper than thought."""
 LEAST_SURVIVAL = 0.01
@@ -56,7 +54,8 @@ class _Step:
 class _Copy:
     """How much of what lookup found is taken: as many tokens as `survivals` says how likely they are kept.
 
-    `tempting` is the most that any part of it promises, of `tempting_length` tokens, be it too risky or too little.
+    Where nothing is taken, `tempting` is the most that any part of it promises, of `tempting_length` tokens, be it too
+    risky or too little.
     """
 
     found: Candidate | None = None
@@ -96,7 +95,7 @@ class Auto:
         """Index the prompt; where the draft model is expected to win, let it read the prompt now."""
         yield from self.lookup.begin(prompt)
         self._know.costs.at(len(prompt))
-        if self.draft is not None and self._know.draft_gain(LONG_DRAFT) > DRAFT_MARGIN:
+        if self.draft is not None and self._know.draft_wins:
             yield from self.draft.begin(prompt)
 
     def propose(self, proposal: Proposal) -> Draft:
@@ -165,7 +164,7 @@ class Auto:
 
     def _draft_promise(self, proposal: Proposal) -> float:
         """Return what a draft of the model can be expected to promise before its first token is seen."""
-        if self.draft is None or proposal.limit < 1 or self._know.draft_gain(LONG_DRAFT) <= DRAFT_MARGIN:
+        if self.draft is None or proposal.limit < 1 or not self._know.draft_wins:
             return 0.0
         debt = self._debt(self.draft, proposal.committed)
         # Nobody knows how much there is still to come that could pay for a lot of reading.

@@ -21,6 +21,7 @@ known."""
 MOST_DOUBT = 0.5
 """It is never held cheaper than this part of what it was read to take."""
 CALIBRATED_READINGS = 2.0
+"""What a calibration, or what was kept, counts for."""
 SURE_READINGS = 4.0
 """A size that was read so often is known; MOST_READINGS are remembered."""
 MOST_READINGS = 8.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from specui.config import DRAFT_ROWS
-from specui.engine.costs import MOST_ROWS, PassCosts
+from specui.engine.costs import MOST_ROWS, MOST_SURPRISE, PassCosts
 from specui.engine.drafting import Outcome
 from specui.engine.lookup import AGREEMENTS, MATCH_BOUNDS
 from specui.engine.rates import Record, SuccessRates
@@ -42,6 +42,8 @@ ALLOWANCE = 0.01
 """They may lose this share of the time spent on plain steps besides."""
 SURE = 0.15
 """A draft that risks less than this share of what it is expected to gain is no gamble and always allowed."""
+LONG_DRAFT = 15
+"""The most tokens that the draft model writes in a row; what it is sure of for longer, lookup finds as well."""
 MARGIN, DRAFT_MARGIN = 1.02, 1.06
 """A copy, and a draft of the model, must promise this much more than a plain step: what the model takes swings more."""
 
@@ -108,9 +110,9 @@ class LookupRates:
 def won(outcome: Outcome, costs: PassCosts) -> float:
     """Return the seconds that a step saved, or lost where negative, against plain decoding.
 
-    A pass counts for at most twice of what is expected of it: that the machine was busy is no fault of the draft.
+    A pass counts for at most MOST_SURPRISE times what is expected of it: a busy machine is no fault of the draft.
     """
-    pass_seconds = min(outcome.verify_seconds, 2 * costs.seconds(outcome.rows))
+    pass_seconds = min(outcome.verify_seconds, MOST_SURPRISE * costs.seconds(outcome.rows))
     return (outcome.num_accepted + 1) * costs.seconds(1) - pass_seconds - outcome.draft_seconds
 
 
@@ -176,9 +178,9 @@ class DraftEconomy:
         return self._target.seconds(1) * max(0.0, passes - self.token_passes)
 
     def observe_time(self, rows: int, seconds: float) -> None:
-        """Learn from one pass of the draft model; it counts for at most twice of what is expected of it."""
+        """Learn from one pass of the draft model; it counts for at most MOST_SURPRISE times what is expected of it."""
         expected = self._passes.unpadded_seconds(rows)
-        self._passes.observe(rows, min(seconds / self._target.seconds(1), 2 * expected))
+        self._passes.observe(rows, min(seconds / self._target.seconds(1), MOST_SURPRISE * expected))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ class Known:
 
 
 SHOWN_STAIRS = 32
-"""Passes of up to so many rows are shown in the staircase; longer ones go on as steeply."""
+"""Passes of up to so many rows are shown in the staircase."""
 
 
 class _Promise:
@@ -279,6 +281,11 @@ class Experience:
         needed = min(len(survivals), max(1, ceil(seconds / plain) - 1))
         risk = (1 - survivals[needed - 1]) * max(0.0, seconds - plain)
         return self.stake.allows(risk, tokens * plain - seconds)
+
+    @property
+    def draft_wins(self) -> bool:
+        """Whether drafts of the model are expected to win, by enough to begin one."""
+        return self.draft_gain(LONG_DRAFT) > DRAFT_MARGIN
 
     def draft_gain(self, limit: int, acceptance: float | None = None) -> float:
         """Return the most that drafts of up to `limit` tokens of the model gain over plain decoding, as a factor."""

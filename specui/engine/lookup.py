@@ -36,7 +36,7 @@ MATCH_BOUNDS = (2, 3, 4, 6, 9, 14, 22)
 AGREEMENTS = ("alone", "agreed", "disputed", "resumed")
 """How other places with the same words go on: there are none, all go on alike, some go on otherwise; or it does not
 matter, since the place takes up a long copy again that broke off shortly before."""
-RESUMED = AGREEMENTS.index("resumed")
+ALONE, AGREED, DISPUTED, RESUMED = range(len(AGREEMENTS))
 
 FOLLOWED_MATCH = 8
 """From such a match on a text is held to follow the place."""
@@ -56,10 +56,10 @@ def evidence(match_length: int, agreement: int) -> int:
 CLASSES = evidence(LONGEST_MATCH, len(AGREEMENTS))
 """How many classes of guesses there are."""
 
-MOST_COPIED = MAX_DRAFT_TOKENS_LIMIT
-_ALONG = [[evidence(n, each) for n in range(LONGEST_MATCH + MOST_COPIED + 1)] for each in range(len(AGREEMENTS))]
+_ALONG = [
+    [evidence(n, each) for n in range(LONGEST_MATCH + MAX_DRAFT_TOKENS_LIMIT + 1)] for each in range(len(AGREEMENTS))
+]
 """For each agreement the classes by length of match: those along a copy are a slice, which takes no time."""
-ALONE, AGREED, DISPUTED = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class PromptLookup:
         return Draft(tokens[:reach])
 
     def find(self, committed: Sequence[int], limit: int) -> Candidate | None:
-        """Return the best continuation with the length of its match, or None."""
+        """Return the best continuation of up to `limit` tokens (MAX_DRAFT_TOKENS_LIMIT at most), or None."""
         self._catch_up(committed)
         return self._find(self._own.tokens, (), limit)
 
