@@ -25,6 +25,7 @@ from specui.compare.race import start_race
 from specui.compare.records import LaneSpec, RaceRequest, parse_modes
 from specui.config import BASELINE, DEFAULT_SUITE, DraftingSettings, Limits, LoadSettings, StepSettings
 from specui.engine import decoder
+from specui.engine.drafting import common_prefix
 from specui.engine.sampling import Logits
 from specui.engine.verification import Draft, Rules, Verdict, verify
 from specui.generation import GenerationRequest
@@ -53,8 +54,7 @@ class Script:
         if not self._prompt or list(committed[:length]) != self._prompt:
             return verdict
         rest = self._answer[len(committed) - length :]
-        pairs_ = zip(draft.tokens, rest, strict=False)
-        kept = next((place for place, (left, right) in enumerate(pairs_) if left != right), min(len(draft), len(rest)))
+        kept = common_prefix(draft.tokens, rest)
         if kept >= len(rest):
             return verdict
         return Verdict(kept, rest[kept], "recovered" if kept < len(draft) else "bonus" if len(draft) else "target")

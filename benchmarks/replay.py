@@ -18,12 +18,12 @@ from typing import Any
 from unittest.mock import patch
 
 from specui.config import DEFAULT_MAX_DRAFT_TOKENS, DRAFT_ROWS, MIN_NGRAM_SIZE, DraftingSettings, SamplingSettings
-from specui.engine import controller, economy, lookup
+from specui.engine import economy, lookup
 from specui.engine.calibration import CALIBRATION_ROWS
 from specui.engine.controller import Auto
 from specui.engine.costs import MOST_ROWS, PassCosts
 from specui.engine.dice import Dice
-from specui.engine.drafting import Drafter, Guess, Judge, Outcome, Proposal
+from specui.engine.drafting import Drafter, Guess, Judge, Outcome, Proposal, common_prefix
 from specui.engine.economy import Experience
 from specui.engine.lookup import PromptLookup
 from specui.engine.verification import EMPTY_DRAFT, Draft
@@ -38,7 +38,8 @@ WITHOUT: Mapping[str, Callable[[], Any]] = {
     "chaining": lambda: patch.object(PromptLookup, "find_behind", lambda *_: None),
     "caution": lambda: patch.object(economy, "HAZARD_PRIOR", 1.0),
     "stake": lambda: patch.object(economy.Stake, "allows", lambda *_: True),
-    "reading": lambda: patch.object(controller, "LONG_DRAFT", 0),
+    "reading": lambda: patch.object(Auto, "begin", lambda auto, prompt: auto.lookup.begin(prompt)),
+    "drafting": lambda: patch.object(Experience, "draft_gain", lambda *_: 0.0),
 }
 """Parts of mode auto that can be left out."""
 
@@ -194,7 +195,7 @@ class Replay:
             self._costs.at(len(committed))
             proposal = Proposal(committed, limit, SamplingSettings(), Dice(0))
             draft = drafter.propose(proposal) if limit > 0 else EMPTY_DRAFT
-            accepted = _accepted(draft.tokens, answer[written:])
+            accepted = common_prefix(draft.tokens, answer[written:])
             rows = len(draft) + 1
             rows = padding.padded(rows, MOST_ROWS) if padding is not None and draft else rows
             length, spent = len(committed), _draft_seconds(drafter)
@@ -209,11 +210,6 @@ class Replay:
 
 def _lookup() -> PromptLookup:
     return PromptLookup(DraftingSettings().max_ngram_size, MIN_NGRAM_SIZE)
-
-
-def _accepted(tokens: Sequence[int], answer: Sequence[int]) -> int:
-    pairs_ = zip(tokens, answer, strict=False)
-    return next((place for place, (left, right) in enumerate(pairs_) if left != right), min(len(tokens), len(answer)))
 
 
 def _draft_seconds(drafter: Any) -> float:
