@@ -172,11 +172,12 @@ class DraftModel:
         """Read what was committed; return the row with the logits behind it."""
         cache = self._cache
         keep = rewind(cache, committed[:-1])
-        self.rows_caught_up = len(committed) - keep
-        last_part = (self.rows_caught_up - 1) % cache.n_batch + 1
+        missing = len(committed) - keep
+        last_part = (missing - 1) % cache.n_batch + 1
         rows = 1 if self.watch is None else min(last_part, cache.max_rows)
         for _ in evaluate(cache, committed[keep:], rows):
             pass
+        self.rows_caught_up = missing
         if self.watch is not None:
             for row, token in enumerate(committed[len(committed) - rows + 1 :]):
                 guess = _guess(cache.logits(row)[: self._n_vocab], 0, 1)
