@@ -263,7 +263,7 @@ def test_a_size_that_is_hardly_known_learns_quickly() -> None:
     assert often.seconds(16) == pytest.approx(STAIRS[16] - LEARNING * 2.0)
 
 
-def test_the_version_tells_of_every_change_but_the_drift() -> None:
+def test_the_version_tells_of_every_change_of_the_tables() -> None:
     costs = PassCosts(STAIRS)
     versions = [costs.version]
     costs.at(500)
@@ -274,8 +274,7 @@ def test_the_version_tells_of_every_change_but_the_drift() -> None:
     versions.append(costs.version)
     costs.at(600)
     versions.append(costs.version)
-    assert costs.seconds(4) > 0
     costs.observe(1, 3.0)
     costs.at(601)
-    assert costs.version == versions[-1]
-    assert versions[0] < versions[1] < versions[2] <= versions[3] < versions[4]
+    assert costs.version == versions[-1], "a drift scales all alike, and a few tokens change nothing"
+    assert versions[0] < versions[1] < versions[2] == versions[3] < versions[4], "a doubt shows with the next table"

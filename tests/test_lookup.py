@@ -8,11 +8,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from specui.config import SamplingSettings
+from specui.config import MAX_DRAFT_TOKENS_LIMIT, SamplingSettings
 from specui.engine.dice import Dice
 from specui.engine.drafting import Proposal
 from specui.engine.lookup import (
     AGREEMENTS,
+    ALONE,
     CLASSES,
     LONGEST_MATCH,
     MATCH_BOUNDS,
@@ -163,6 +164,16 @@ def test_each_copied_token_is_classed_by_how_the_other_places_go_on(text: list[i
     found = PromptLookup(4).find(text, 3)
     assert found is not None
     assert [AGREEMENTS[each % len(AGREEMENTS)] for each in found.classes] == agreements
+
+
+@pytest.mark.parametrize("limit", [1, 5, MAX_DRAFT_TOKENS_LIMIT])
+@pytest.mark.parametrize("match", [1, 3, 8, LONGEST_MATCH])
+def test_along_a_copy_the_match_grows_with_each_token(match: int, limit: int) -> None:
+    source = list(range(100, 200))
+    found = PromptLookup(4).find([*source, 1, *source[20 - min(match, 20) : 20]], limit)
+    assert found is not None
+    assert found.match_length == min(match, 20)
+    assert list(found.classes) == [evidence(min(match, 20) + place, ALONE) for place in range(limit)]
 
 
 def test_classes_tell_every_length_and_agreement_apart() -> None:
