@@ -24,6 +24,9 @@ from specui.engine.llama import Context
 from specui.engine.stats import PlainPasses
 from specui.engine.thinking import Thinking
 
+KEPT_BELOW = 2.0
+"""A kept price of the draft model is believed if it is at most so many times below the one measured."""
+
 
 class Machine:
     """The knowledge of one lane. Methods that measure raise RollbackError where the target cannot be cut."""
@@ -78,13 +81,13 @@ class Machine:
         """Measure, on its own cache, what the draft model takes to write and to read, once.
 
         Of what was kept and what is measured the lesser counts: what is held too cheap is used and learned better, what
-        is held too dear never is.
+        is held too dear never is. But nothing makes it KEPT_BELOW times as quick as it proves today.
         """
         if self._draft_timed or self.experience is None or cache.n_ctx <= len(cache.tokens):
             return
         draft, single = self.experience.draft, single_pass_seconds(cache)
         kept = draft.token_seconds if self._draft_measured else single
-        draft.measured(min(kept, single), several_rows_seconds(cache))
+        draft.measured(max(min(kept, single), single / KEPT_BELOW), several_rows_seconds(cache))
         self._draft_measured = self._draft_timed = True
 
     def time_plain(self) -> None:

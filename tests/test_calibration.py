@@ -159,8 +159,19 @@ def test_what_was_learned_on_a_busy_machine_is_held_as_much_cheaper_as_a_long_pa
     costs = recalibrate(TimedCache(clock, scaled(0.01)), kept, 0.0)
     assert costs is not None
     for rows, seconds in kept.items():
-        expected = seconds / max(1.0, dearer) if rows > 1 else seconds
+        expected = seconds / min(2.0, max(1.0, dearer)) if rows > 1 else seconds
         assert costs.seconds(rows) == pytest.approx(expected), "what is held too cheap is used, and so learned"
+
+
+def test_behind_a_long_text_only_what_is_not_attending_was_held_too_dear(clock: Clock) -> None:
+    cache = AttendingCache(clock, scaled(0.01))
+    cache.cell_seconds = 2e-6
+    cache.tokens = list(range(1500))
+    kept = {rows: seconds * (1.5 if rows > 1 else 1.0) for rows, seconds in scaled(0.01).items()}
+    costs = recalibrate(cache, kept, 2e-6)
+    assert costs is not None
+    assert costs.points == pytest.approx(scaled(0.01))
+    assert costs.cell_seconds == pytest.approx(2e-6)
 
 
 class AttendingCache(TimedCache):
@@ -182,7 +193,7 @@ def test_calibrate_takes_attending_out_as_far_as_it_is_guessed_and_use_teaches_i
     cache = AttendingCache(clock, scaled(0.01))
     cache.cell_seconds = 2e-6
     cache.tokens = list(range(length))
-    row_seconds = 0.01 * (STAIRS[32] - STAIRS[16]) / 16
+    row_seconds = 0.01 * (STAIRS[32] - STAIRS[1]) / 31
     costs = calibrate(cache, attention=guess * cache.cell_seconds / (ATTENTION_PRICE * row_seconds))
     for rows in CALIBRATION_ROWS:
         assert costs.seconds(rows) == pytest.approx(0.01 * STAIRS[rows] + 2e-6 * rows * length), "as it was measured"
@@ -196,6 +207,13 @@ def test_calibrate_takes_attending_out_as_far_as_it_is_guessed_and_use_teaches_i
     for rows in (8, 16):
         expected = (STAIRS[rows] + 2e-4 * rows * 3000) / (1 + 2e-4 * 3000)
         assert costs.seconds(rows) / costs.seconds(1) == pytest.approx(expected, rel=0.05), f"{rows} rows"
+
+
+@pytest.mark.parametrize("max_rows", [2, 4, 12, 24])
+def test_what_attending_takes_is_never_guessed_to_be_nothing(clock: Clock, max_rows: int) -> None:
+    steps = {rows: 0.01 * (1 if rows == 1 else 2 + rows // 16) for rows in range(1, 65)}
+    cache = TimedCache(clock, steps, max_rows=max_rows)
+    assert calibrate(cache, attention=1e-4).cell_seconds > 0, "two sizes on one step of a staircase say nothing"
 
 
 def test_costs_that_attend_are_known_again_at_any_length(clock: Clock) -> None:

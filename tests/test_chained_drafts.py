@@ -93,7 +93,7 @@ def test_a_copys_classes_learn_only_where_it_was_reached_and_up_to_its_first_mis
     auto.propose(ask([*COMMITTED, *draft.tokens[:accepted], WORDS[250]], CAP))
     counts = learned(know, before)
     assert sum(counts) == (0 if hits is None else hits + 1)
-    lowered = [place for place, record in enumerate(know.lookup.records) if record.rate < rates[place]]
+    lowered = [place for place, record in enumerate(know.lookup.records) if record.rate < rates[place] - 1e-9]
     assert len(lowered) == (0 if hits is None else 1), "one miss, in one class"
 
 
@@ -107,7 +107,7 @@ def test_a_copy_that_was_all_right_learns_no_miss() -> None:
     place = 101 + len(draft)
     auto.propose(ask(TEXT[: place + 1], CAP))
     assert sum(learned(know, before)) >= len(draft) - len(model.last)
-    assert all(record.rate >= rate for record, rate in zip(know.lookup.records, rates, strict=True))
+    assert all(record.rate >= rate - 1e-9 for record, rate in zip(know.lookup.records, rates, strict=True))
 
 
 def test_the_models_rates_learn_from_its_own_tokens_alone() -> None:

@@ -208,7 +208,7 @@ def test_lookup_learns_from_steps_that_drafted_nothing() -> None:
         auto.accept(Outcome(len(committed), draft, 0, 1, 0.0, 1.0))
         committed.append(text[len(committed)])
     after = know.lookup.by_length()
-    assert after[-1].rate > 0.98 > before[-1].rate
+    assert after[-1].rate > 0.975 > before[-1].rate
     assert all(new.rate >= old.rate for new, old in zip(after, before, strict=True))
     assert sum(each.seen for each in after) == 149, "one token a step was written"
     assert rate(know, 32, "agreed") > 0.99

@@ -13,6 +13,7 @@ from auto_texts import EVERY_ROW_COUNTS, FLAT, STAIRS
 from specui.engine.costs import PassCosts
 from specui.engine.drafting import Outcome
 from specui.engine.economy import (
+    ACCEPTANCE_CARRIED,
     ACCEPTANCE_PRIOR,
     ALLOWANCE,
     CREDIT_TOKENS,
@@ -28,7 +29,7 @@ from specui.engine.economy import (
     Stake,
 )
 from specui.engine.lookup import AGREEMENTS, CLASSES, LONGEST_MATCH, MATCH_BOUNDS, evidence
-from specui.engine.rates import Record, SuccessRates
+from specui.engine.rates import ANSWER_WEIGHT, SuccessRates
 from specui.engine.verification import Draft
 
 PRIORS = [LOOKUP_PRIORS[agreement][place] for place in range(1 + len(MATCH_BOUNDS)) for agreement in AGREEMENTS]
@@ -60,7 +61,7 @@ def test_the_table_equals_rates_by_hand(seed: int) -> None:
         known.observe(each, hit)
         weights = HAZARD_MEMORY ** np.arange(place - 1, -1, -1)
         hazard = (HAZARD_PRIOR * HAZARD_WEIGHT + weights @ misses) / (HAZARD_WEIGHT + weights @ expected)
-        assert known.table == pytest.approx([max(0.0, 1 - hazard * (1 - record.rate)) for record in usual.records])
+        assert known.table == pytest.approx([max(0.0, 1 - hazard * (1 - rate)) for rate in usual.rates])
 
 
 @pytest.mark.parametrize("guessed", [SURE_CLASS, OTHER_CLASS, DOUBTFUL_CLASS])
@@ -113,16 +114,17 @@ def test_surprises_are_forgotten_within_an_answer() -> None:
 
 def test_what_faces_show_is_the_usual_rate_by_length_all_agreements_together() -> None:
     known = LookupRates()
-    by_hand = {agreement: Record(8.0 * LOOKUP_PRIORS[agreement][3], 8.0) for agreement in AGREEMENTS}
-    for agreement, times, hit in (("alone", 5, False), ("agreed", 20, True), ("disputed", 1, True)):
+    by_hand = SuccessRates(range(len(AGREEMENTS) - 1), [LOOKUP_PRIORS[agreement][3] for agreement in AGREEMENTS])
+    for place, times, hit in ((0, 5, False), (1, 20, True), (2, 1, True)):
         for _ in range(times):
-            by_hand[agreement] = by_hand[agreement].plus(hit)
-            known.observe(evidence(5, AGREEMENTS.index(agreement)), hit)
+            by_hand.observe(place - 0.5, hit)
+            known.observe(evidence(5, place), hit)
     rates = known.by_length()
     assert [rate.match_length for rate in rates] == [1, *MATCH_BOUNDS]
     assert [rate.seen for rate in rates] == [0, 0, 0, 26, 0, 0, 0, 0]
-    trials = sum(record.trials for record in by_hand.values())
-    assert rates[3].rate == pytest.approx(sum(record.hits for record in by_hand.values()) / trials)
+    trials = sum(record.trials for record in by_hand.records)
+    assert trials == pytest.approx(4 * 8 + sum(0.985**n for n in range(5)) + ANSWER_WEIGHT + 1)
+    assert rates[3].rate == pytest.approx(sum(record.hits for record in by_hand.records) / trials)
     assert rates[0].rate == pytest.approx(sum(LOOKUP_PRIORS[each][0] for each in AGREEMENTS) / len(AGREEMENTS))
 
 
@@ -304,10 +306,40 @@ def test_rates_outlive_an_answer_and_stake_and_hazard_do_not() -> None:
     for _ in range(30):
         know.lookup.observe(OTHER_CLASS, hit=False)
         know.observe_step(step(3, 0, 1.4))
-    know.draft.observe(0.99, hit=False)
-    records, acceptance = know.lookup.records, know.draft.acceptance
+    records = know.lookup.records
     assert know.stake.seconds < 0
     know.begin_answer()
     assert know.stake.seconds == pytest.approx(CREDIT_TOKENS * know.costs.seconds(1))
-    assert (know.lookup.records, know.draft.acceptance) == (records, acceptance)
+    assert know.lookup.records == records
     assert know.lookup.table == pytest.approx([max(0.0, 1 - HAZARD_PRIOR * (1 - each.rate)) for each in records])
+
+
+def test_an_answer_begins_with_the_acceptance_that_is_usual() -> None:
+    know = Experience(PassCosts(STAIRS), 0.3)
+    usual = ACCEPTANCE_PRIOR
+    for hit in (False, False, True):
+        for _ in range(40):
+            know.draft.observe(0.99, hit)
+        ended = know.draft.acceptance
+        usual += ACCEPTANCE_CARRIED * (ended - usual)
+        assert know.known(with_draft=True).acceptance == pytest.approx(usual), "kept as the next answer will find it"
+        know.begin_answer()
+        assert know.draft.acceptance == pytest.approx(usual)
+        know.begin_answer()
+        assert know.draft.acceptance == pytest.approx(usual), "an answer without drafts says nothing"
+    assert 0.25 < usual < 0.75
+    start = Experience(PassCosts(STAIRS))
+    start.recall(know.known(with_draft=True))
+    start.begin_answer()
+    assert start.draft.acceptance == pytest.approx(usual)
+    assert start.draft.by_confidence.records == know.draft.by_confidence.records
+
+
+def test_a_doubt_is_not_kept() -> None:
+    know = Experience(PassCosts(STAIRS), 0.3)
+    for _ in range(100):
+        know.costs.passed_over(16)
+    assert know.costs.points[16] < STAIRS[16]
+    assert know.known(with_draft=True).pass_seconds == pytest.approx(STAIRS)
+    know.costs.observe(16, 0.5 * know.costs.seconds(16))
+    assert know.known(with_draft=True).pass_seconds[16] == pytest.approx(know.costs.points[16]), "a reading is"

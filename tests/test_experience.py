@@ -293,7 +293,9 @@ def test_a_pace_beyond_belief_is_measured_anew(clock: Clock, path: Path) -> None
     assert know is not None and know.lookup.records[-1].seen == 0, "nothing else of it is used either"
 
 
-@pytest.mark.parametrize(("first", "then", "believed"), [(0.5, 0.5, 0.5), (0.5, 0.8, 0.5), (0.9, 0.4, 0.4)])
+@pytest.mark.parametrize(
+    ("first", "then", "believed"), [(0.5, 0.5, 0.5), (0.5, 0.8, 0.5), (0.9, 0.4, 0.4), (0.05, 0.9, 0.45)]
+)
 def test_a_draft_is_measured_once_a_start_and_the_lesser_price_is_believed(
     clock: Clock, path: Path, first: float, then: float, believed: float
 ) -> None:

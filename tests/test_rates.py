@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specui.engine.rates import Record, SuccessRates
+from specui.engine.rates import ANSWER_WEIGHT, MOST_WEIGHT, Record, SuccessRates
 
 
 def rates() -> SuccessRates:
@@ -77,3 +77,37 @@ def test_records_of_other_classes_are_left_alone() -> None:
     known = rates()
     known.recall([Record(1.0, 2.0)] * 3)
     assert known.records == rates().records
+
+
+@pytest.mark.parametrize("hit", [True, False])
+def test_a_long_answer_does_not_speak_for_the_others(hit: bool) -> None:
+    known, prior = rates(), rates().rate(5)
+    for _ in range(500):
+        known.observe(5, hit)
+    assert known.rate(5) == pytest.approx(float(hit), abs=0.01), "this answer is as it is"
+    known.begin_answer()
+    weight = 8.0 + ANSWER_WEIGHT
+    assert known.rate(5) == pytest.approx((8.0 * prior + ANSWER_WEIGHT * hit) / weight)
+    assert known.records[2].trials == pytest.approx(weight)
+
+
+def test_many_answers_speak_for_themselves_and_the_latest_loudest() -> None:
+    known = rates()
+    for hit in [False] * 20 + [True] * 5:
+        for _ in range(100):
+            known.observe(5, hit)
+        known.begin_answer()
+    assert 0.5 < known.rate(5) < 0.8
+    assert known.records[2].trials == pytest.approx(MOST_WEIGHT)
+    assert known.records[2].seen == 2500
+
+
+def test_an_answer_without_guesses_changes_nothing() -> None:
+    known = rates()
+    for _ in range(3):
+        known.observe(5, hit=False)
+    records = known.records
+    for _ in range(5):
+        known.begin_answer()
+        assert known.records == records
+        assert known.rates == pytest.approx([record.rate for record in records])

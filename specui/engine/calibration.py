@@ -40,8 +40,8 @@ def calibrate(cache: TokenCache, attention: float = 0.0, filler: int = 0) -> Pas
     """Measure passes on `cache` behind what it holds, and cut it back; `filler` is any valid token id.
 
     `attention`: the operations of a row on one token in front, in those on the weights; what that takes is guessed from
-    the longest passes, and learned as it is used. Needs room for LEAST_ROOM tokens. Raises RollbackError where the
-    cache cannot be cut.
+    what a row more takes in the longest pass, and learned as it is used. Needs room for LEAST_ROOM tokens. Raises
+    RollbackError where the cache cannot be cut.
     """
     length = len(cache.tokens)
     sizes = [rows for rows in CALIBRATION_ROWS if rows <= min(cache.max_rows, cache.n_ctx - length)]
@@ -65,8 +65,8 @@ def calibrate(cache: TokenCache, attention: float = 0.0, filler: int = 0) -> Pas
 
 def _costs_behind(length: int, seconds_by_rows: Mapping[int, float], attention: float) -> PassCosts:
     """Return costs by what passes behind `length` tokens took."""
-    *_, (fewer, less), (most, seconds) = [(0, 0.0), *sorted(seconds_by_rows.items())]
-    row_seconds = max(0.0, seconds - less) / (most - fewer)
+    most = max(seconds_by_rows)
+    row_seconds = max(0.0, seconds_by_rows[most] - seconds_by_rows[1]) / max(1, most - 1)
     price = ATTENTION_PRICE * attention
     cell_seconds = price * row_seconds / (1 + price * length)
     points = {
@@ -81,8 +81,8 @@ def _costs_behind(length: int, seconds_by_rows: Mapping[int, float], attention: 
 def recalibrate(cache: TokenCache, points: Mapping[int, float], cell_seconds: float) -> PassCosts | None:
     """Return costs that were known before at today's pace, told by few passes; None for another machine's.
 
-    Where a longer pass proves cheaper than it was held, all of them were learned while the machine was busy, and are
-    held as much cheaper. Needs room for LEAST_ROOM tokens. Raises RollbackError as `calibrate` does.
+    Where a longer pass proves cheaper than it was held, all of them may have been learned while the machine was busy,
+    and are held as much cheaper. Needs room for LEAST_ROOM tokens. Raises RollbackError as `calibrate` does.
     """
     length = len(cache.tokens)
     drift = few_passes_seconds(cache) / (points[1] + cell_seconds * length)
@@ -91,7 +91,7 @@ def recalibrate(cache: TokenCache, points: Mapping[int, float], cell_seconds: fl
     costs = PassCosts({rows: drift * seconds for rows, seconds in points.items()}, drift * cell_seconds)
     costs.at(length)
     rows = min(CHECKED_ROWS, cache.max_rows)
-    costs.cheapen_all(_timed_pass(cache, 0, rows, length) / costs.unpadded_seconds(rows))
+    costs.check(rows, _timed_pass(cache, 0, rows, length))
     return costs
 
 

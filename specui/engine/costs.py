@@ -81,8 +81,13 @@ class PassCosts:
 
     @property
     def points(self) -> dict[int, float]:
-        """What passes with nothing in front take, drift included: seconds by number of rows."""
+        """What passes with nothing in front are held to take, drift included: seconds by number of rows."""
         return {rows: self._drift * seconds for rows, seconds in sorted(self._points.items())}
+
+    @property
+    def read(self) -> dict[int, float]:
+        """The points as readings left them, before any doubt, drift included."""
+        return {rows: self._drift * seconds for rows, seconds in sorted(self._read.items())}
 
     @property
     def cell_seconds(self) -> float:
@@ -124,10 +129,12 @@ class PassCosts:
             self._cheapen(rows, 1 - (1 - DOUBT) * (1 - seen / SURE_READINGS))
         self._readings[rows] = DOUBT * seen
 
-    def cheapen_all(self, factor: float) -> None:
-        """Hold passes of several rows cheaper by `factor`, if it is below 1."""
-        for rows in self._points:
-            self._points[rows] *= min(1.0, factor) if rows > 1 else 1.0
+    def check(self, rows: int, seconds: float) -> None:
+        """Where a pass took less than it was held to take, hold all of several rows as much cheaper, half at most."""
+        attending = self._attending(rows)
+        factor = (seconds / self._drift - attending) / (self._plain[rows] - attending)
+        for each in self._points:
+            self._points[each] *= min(1.0, max(MOST_DOUBT, factor)) if each > 1 else 1.0
         self._read = self._points.copy()
         self._fill_tables()
 

@@ -33,6 +33,8 @@ CONFIDENCE_BOUNDS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 CONFIDENCE_PRIORS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 ACCEPTANCE_PRIOR = 0.92
 """A new draft model is believed in until it is known better: only who drafts finds out."""
+ACCEPTANCE_CARRIED = 0.5
+"""An answer begins with the acceptance that is usual, into which each goes with this share of how it ended."""
 
 READING_SHARE = 0.25
 """Reading a committed token among several costs the draft model this share of writing one, until that is measured."""
@@ -58,11 +60,12 @@ class LookupRates:
     def __init__(self) -> None:
         priors = [prior for each in zip(*LOOKUP_PRIORS.values(), strict=True) for prior in each]
         self._usual = SuccessRates(range(1, len(priors)), priors)
-        self._note_misses()
         self.begin_answer()
 
     def begin_answer(self) -> None:
-        """Forget how the last answer differed."""
+        """Forget how the last answer differed, and count it among the usual."""
+        self._usual.begin_answer()
+        self._note_misses()
         self._misses, self._expected = HAZARD_PRIOR * HAZARD_WEIGHT, HAZARD_WEIGHT
         self._table: list[float] | None = None
 
@@ -75,7 +78,7 @@ class LookupRates:
         return self._table
 
     def _note_misses(self) -> None:
-        self._usual_misses = [1 - record.rate for record in self._usual.records]
+        self._usual_misses = [1 - rate for rate in self._usual.rates]
 
     def observe(self, evidence: int, hit: bool) -> None:
         """Learn from one token, copied or only thought of."""
@@ -146,8 +149,23 @@ class DraftEconomy:
     def __init__(self, target: PassCosts, token_seconds: float) -> None:
         self._target = target
         self.measured(token_seconds)
-        self.acceptance = ACCEPTANCE_PRIOR
+        self.acceptance = self._usual_acceptance = ACCEPTANCE_PRIOR
         self.by_confidence = SuccessRates(CONFIDENCE_BOUNDS, CONFIDENCE_PRIORS)
+
+    def begin_answer(self) -> None:
+        """Count how the last answer went among the usual, and go back to that."""
+        self.by_confidence.begin_answer()
+        self.acceptance = self._usual_acceptance = self.usual_acceptance
+
+    @property
+    def usual_acceptance(self) -> float:
+        """How often guesses are right as a rule, this answer counted in."""
+        return self._usual_acceptance + ACCEPTANCE_CARRIED * (self.acceptance - self._usual_acceptance)
+
+    def recall(self, by_confidence: Sequence[Record], acceptance: float) -> None:
+        """Go on from what was known before."""
+        self.by_confidence.recall(by_confidence)
+        self.acceptance = self._usual_acceptance = acceptance
 
     def observe(self, confidence: float, hit: bool) -> None:
         """Learn whether one guess of the draft model was right."""
@@ -231,8 +249,9 @@ class Experience:
         self.begin_answer()
 
     def begin_answer(self) -> None:
-        """Forget what was chosen in the last answer; what was learned stays."""
+        """Forget what was chosen in the last answer; what was learned counts among the usual."""
         self.lookup.begin_answer()
+        self.draft.begin_answer()
         self.stake = Stake(self.costs.seconds(1))
         self.choices = ChoiceLog()
         self.promise = _Promise()
@@ -242,13 +261,12 @@ class Experience:
         passes = self.draft.token_passes if with_draft else None
         records = self.lookup.records, self.draft.by_confidence.records
         costs = self.costs
-        return Known(costs.points, costs.cell_seconds, *records, self.draft.acceptance, passes)
+        return Known(costs.read, costs.cell_seconds, *records, self.draft.usual_acceptance, passes)
 
     def recall(self, known: Known) -> None:
         """Go on from what was kept; the costs of passes are `costs` already."""
         self.lookup.recall(known.by_match)
-        self.draft.by_confidence.recall(known.by_confidence)
-        self.draft.acceptance = known.acceptance
+        self.draft.recall(known.by_confidence, known.acceptance)
         if known.draft_token_passes is not None:
             self.draft.measured(known.draft_token_passes * self.costs.seconds(1))
 
