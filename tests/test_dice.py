@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from specui.engine.dice import Dice, Use
+from specui.engine.dice import FEW, Dice, Use
 
 USES: tuple[Use, ...] = ("token", "draft", "accept", "residual")
 IDS = np.arange(20_000)
@@ -26,6 +26,20 @@ def test_a_tokens_wait_does_not_depend_on_the_other_tokens() -> None:
     waits = Dice(1).waits("token", 9, IDS)
     some = np.array([17, 4, 19_999])
     assert np.array_equal(Dice(1).waits("token", 9, some), waits[some])
+
+
+def test_few_tokens_are_drawn_as_many_are() -> None:
+    """Worked on one by one they wait as long as in an array, so that two distributions still draw alike."""
+    rng = np.random.default_rng(4)
+    ids = np.arange(0, 3 * FEW, 3)
+    for place in range(300):
+        probs = rng.dirichlet(np.full(FEW, 0.3))
+        probs[place % FEW] = 0.0
+        many_ids, many = np.append(ids, 10**6), np.append(probs, 0.0)
+        assert len(many) > FEW
+        first = Dice(9).first("token", place, ids, probs)
+        assert first == Dice(9).first("token", place, many_ids, many)
+        assert probs[first] > 0
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**63 - 1])

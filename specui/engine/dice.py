@@ -6,6 +6,7 @@ nothing depends on how often was drawn before, so a seed reproduces an answer in
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy.typing as npt
 
 Use = Literal["token", "draft", "accept", "residual"]
 """What a number is for; numbers of different uses are independent."""
+
+FEW = 32
+"""Up to so many numbers are worked on one by one: numpy's first call takes longer than that."""
 
 _USES: dict[Use, int] = {"token": 1, "draft": 2, "accept": 3, "residual": 4}
 _MASK = 2**64 - 1
@@ -22,7 +26,10 @@ _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 def _mix(value: int) -> int:
     """Return 64 well-mixed bits (the output function of SplitMix64; Steele, Lea and Flood 2014)."""
-    value = (value + _STEP) & _MASK
+    return _stir((value + _STEP) & _MASK)
+
+
+def _stir(value: int) -> int:
     value = ((value ^ (value >> 30)) * _FIRST) & _MASK
     value = ((value ^ (value >> 27)) * _SECOND) & _MASK
     return value ^ (value >> 31)
@@ -51,6 +58,20 @@ class Dice:
             value ^= value >> np.uint64(31)
         waits: npt.NDArray[np.float64] = -np.log(((value >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53)
         return waits
+
+    def first(self, use: Use, place: int, ids: npt.NDArray[np.intp], probs: npt.NDArray[np.float64]) -> int:
+        """Return which of the `ids` [n] that could stand at `place` is drawn from their `probs` [n]: its index."""
+        if len(ids) > FEW:
+            with np.errstate(divide="ignore", over="ignore"):  # a token of no probability waits for ever
+                return int(np.argmin(self.waits(use, place, ids) / probs))
+        key = self._key(use, place)
+        best, first = math.inf, 0
+        for index, (token, prob) in enumerate(zip(ids.tolist(), probs.tolist(), strict=True)):
+            value = _stir((key + (token + 1) * _STEP) & _MASK)
+            wait = -math.log(((value >> 11) + 0.5) / 2**53) / prob if prob else math.inf
+            if wait < best:
+                best, first = wait, index
+        return first
 
     def _key(self, use: Use, place: int) -> int:
         return _mix(_mix(self._state + _USES[use]) + place)

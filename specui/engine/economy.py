@@ -102,9 +102,9 @@ class LookupRates:
 
     def by_length(self) -> tuple[MatchRate, ...]:
         """Return the usual rate by length of match, all agreements together."""
-        width, rates = len(AGREEMENTS), []
+        width, known, rates = len(AGREEMENTS), self.records, []
         for place, length in enumerate((1, *MATCH_BOUNDS)):
-            records = self.records[width * place : width * (place + 1)]
+            records = known[width * place : width * (place + 1)]
             hits, trials = sum(each.hits for each in records), sum(each.trials for each in records)
             rates.append(MatchRate(length, hits / trials, sum(each.seen for each in records)))
         return tuple(rates)

@@ -7,17 +7,20 @@ numpy only. Rows are views on llama.cpp's buffer; adjustments are written into t
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from specui.config import SamplingSettings
-from specui.engine.dice import Dice, Use
+from specui.engine.dice import FEW, Dice, Use
 
 Logits = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.intp]
@@ -28,6 +31,8 @@ _COLUMNS = 1024
 _CERTAIN: Probs = np.ones(1)
 _HEAD = 16.0
 """How far below the best logit tokens are looked for at first where top-p alone says how many are wanted."""
+_REACH, _MOST_NEAR = 4.0, 256
+"""How far below the best logit tokens count as near it, and how many of them are worth looking at one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +49,7 @@ class Distribution:
 
     def draw(self, dice: Dice, use: Use, place: int) -> int:
         """Draw the token for `place` of the text, with the numbers that `dice` has for this use there."""
-        if len(self.ids) == 1:
-            return int(self.ids[0])
-        with np.errstate(divide="ignore", over="ignore"):  # a token of no or next to no probability waits for ever
-            return int(self.ids[np.argmin(dice.waits(use, place, self.ids) / self.probs)])
+        return int(self.ids[dice.first(use, place, self.ids, self.probs) if len(self.ids) > 1 else 0])
 
     def without(self, other: Distribution) -> Distribution:
         """Return the residual norm(max(0, self - other)); self where nothing is left of it."""
@@ -143,28 +145,45 @@ def distribution(
     if settings.greedy:
         return one_hot(best_token(row, recent, settings, constraint))
     if _untouched(settings, constraint):
-        ids, logits = _candidates(row, settings)
-    else:
-        with adjusted(row, recent, settings), constraint.masked(row, settings.top_k) if constraint else nullcontext():
-            ids, logits = _candidates(row, settings)
-    if len(ids) == 1:
-        return Distribution(ids, _CERTAIN)
-    with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to minus infinity, as it should
+        return _filtered(row, settings)
+    with adjusted(row, recent, settings), constraint.masked(row, settings.top_k) if constraint else nullcontext():
+        return _filtered(row, settings)
+
+
+def _filtered(row: Logits, settings: SamplingSettings) -> Distribution:
+    """Return the distribution over what passes the filters.
+
+    A tiny temperature sends all but the best to minus infinity, as it should.
+    """
+    if settings.min_p > 0 and (near := _near(row, settings)) is not None:
+        return Distribution(np.array(near[0]), _few_probs(near[1], settings.temperature))
+    ids, logits = _candidates(row, settings)
+    if len(ids) <= FEW:
+        return Distribution(ids, _few_probs(logits.tolist(), settings.temperature))
+    with np.errstate(over="ignore"):
         weights = np.exp((logits - logits[0]) / settings.temperature)
     return Distribution(ids, weights / weights.sum())
 
 
+def _few_probs(logits: Sequence[float], temperature: float) -> Probs:
+    """Return the probabilities of `logits` [n], best first."""
+    if len(logits) == 1:
+        return _CERTAIN
+    best, *others = logits
+    few = [1.0, *(math.exp((each - best) / temperature) for each in others)]
+    total = sum(few)
+    return np.array([each / total for each in few])
+
+
 def top_probability(row: Logits) -> float:
     """Return the softmax probability of the largest logit of `row` [n_vocab]."""
-    below = row - row.max()
+    below = row - row[row.argmax()]
     return 1.0 / float(np.exp(below, out=below).sum())
 
 
 def _candidates(row: Logits, settings: SamplingSettings) -> tuple[Ids, Probs]:
     """Return ids and logits that pass the filters, best first."""
     k, left_out = settings.top_k, 0.0
-    if settings.min_p > 0 and len(sure := _within(row, -math.log(settings.min_p))) == 1:
-        return sure, row[sure].astype(np.float64)  # as often as not; no filter removes the best
     if 0 < k < len(row):
         ids, logits = _best_first(row, _at_least_k_best(row, k))
         ids, logits = ids[:k], logits[:k]
@@ -177,6 +196,30 @@ def _candidates(row: Logits, settings: SamplingSettings) -> tuple[Ids, Probs]:
         keep = max(1, int(np.searchsorted(-logits, -(logits[0] + math.log(settings.min_p)), side="right")))
         ids, logits = ids[:keep], logits[:keep]
     return ids, logits
+
+
+def _near(row: Logits, settings: SamplingSettings) -> tuple[list[int], list[float]] | None:
+    """Return ids and logits that pass the filters, best first, where the tokens near the best say which; needs min-p.
+
+    The others weigh at most exp(-reach) each in units of the best, which mostly is too little to matter for top-p.
+    """
+    reach = max(_REACH, -math.log(settings.min_p))
+    near = _within(row, reach)
+    if not 0 < len(near) <= _MOST_NEAR:
+        return None
+    k = min(settings.top_k or len(row), len(row))
+    found = sorted(zip(row[near].tolist(), near.tolist(), strict=True), key=itemgetter(0), reverse=True)[:k]
+    values = [value for value, _ in found]
+    least = values[0] + math.log(settings.min_p)
+    keep = sum(value >= least for value in values)
+    if keep > 1 and settings.top_p < 1:
+        weights = list(accumulate(math.exp(value - values[0]) for value in values))
+        others = (k - len(values)) * math.exp(-reach)
+        fewest, most = (1 + bisect_left(weights, settings.top_p * (weights[-1] + more)) for more in (0.0, others))
+        if fewest < min(keep, most):
+            return None
+        keep = min(keep, fewest)
+    return [token for _, token in found[:keep]], values[:keep]
 
 
 def _best_first(row: Logits, ids: Ids) -> tuple[Ids, Probs]:
@@ -198,8 +241,9 @@ def _at_least_k_best(row: Logits, k: int) -> Ids:
 
 
 def _within(row: Logits, distance: float) -> Ids:
-    """Return, ascending, the ids of logits at most `distance` below the best, rounded so that none is missing."""
-    return np.flatnonzero(row >= np.nextafter(row.max() - distance, -np.inf))
+    """Return, ascending, the ids of logits at most `distance` below the best."""
+    ids: Ids = (row >= float(row[row.argmax()]) - distance).nonzero()[0]
+    return ids
 
 
 def _likely(row: Logits, settings: SamplingSettings) -> tuple[Ids, float]:
