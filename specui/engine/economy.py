@@ -25,7 +25,7 @@ LOOKUP_PRIORS = {
 }
 """How often a copied token is right before anything is known here, by length of match."""
 
-HAZARD_PRIOR, HAZARD_WEIGHT, HAZARD_MEMORY = 2.5, 2.0, 0.98
+HAZARD_PRIOR, HAZARD_WEIGHT, HAZARD_MEMORY = 2.5, 1.0, 0.98
 """A new answer is met with caution: as if so many times the misses expected had been seen, which weighs like so many
 misses. The last is what is left of a guess after each later one."""
 
