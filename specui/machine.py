@@ -81,7 +81,7 @@ class Machine:
         """Measure, on its own cache, what the draft model takes to write and to read, once.
 
         Of what was kept and what is measured the lesser counts: what is held too cheap is used and learned better, what
-        is held too dear never is. But nothing makes it KEPT_BELOW times as quick as it proves today.
+        is held too dear never is. But nothing makes it more than KEPT_BELOW times as quick as it proves today.
         """
         if self._draft_timed or self.experience is None or cache.n_ctx <= len(cache.tokens):
             return
@@ -103,7 +103,7 @@ class Machine:
         return self.experience.costs.padded(rows, most)
 
     def begin_answer(self) -> None:
-        """Keep what the last answer taught, and begin a new strip of choices."""
+        """Keep what the last answer taught, count it among the usual, and begin a new strip of choices."""
         self.keep()
         if self.experience is not None:
             self.experience.begin_answer()

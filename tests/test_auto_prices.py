@@ -44,9 +44,10 @@ def test_only_a_copy_that_the_price_alone_kept_back_makes_its_size_cheaper(
 ) -> None:
     know = trusting(PassCosts({1: 1.0, 2: second, 64: 63 * second}), misses)
     know.stake.seconds = credit
-    before = know.costs.points
+    before = know.costs.seconds(2)
     assert len(auto_with(know).propose(ask(TEXT[:100], 1))) == 0
-    assert (know.costs.points[2] < before[2]) is cheaper
+    know.costs.at(100 + LENGTH_STEP)
+    assert (know.costs.seconds(2) < before) is cheaper
 
 
 def test_behind_a_long_text_a_copy_must_pay_for_attending_too() -> None:

@@ -174,6 +174,16 @@ def test_behind_a_long_text_only_what_is_not_attending_was_held_too_dear(clock: 
     assert costs.cell_seconds == pytest.approx(2e-6)
 
 
+def test_a_pass_that_mostly_attends_tells_nothing_of_the_rest(clock: Clock) -> None:
+    cache = AttendingCache(clock, scaled(0.01))
+    cache.cell_seconds = 1.6e-6
+    cache.tokens = list(range(3000))
+    costs = recalibrate(cache, scaled(0.01), 2e-6)
+    assert costs is not None
+    for rows in (4, 16):
+        assert costs.points[rows] / costs.points[1] == pytest.approx(STAIRS[rows])
+
+
 class AttendingCache(TimedCache):
     """A fake cache whose rows take `cell_seconds` more for every token in front."""
 

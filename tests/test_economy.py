@@ -336,10 +336,13 @@ def test_an_answer_begins_with_the_acceptance_that_is_usual() -> None:
 
 
 def test_a_doubt_is_not_kept() -> None:
-    know = Experience(PassCosts(STAIRS), 0.3)
-    for _ in range(100):
-        know.costs.passed_over(16)
-    assert know.costs.points[16] < STAIRS[16]
-    assert know.known(with_draft=True).pass_seconds == pytest.approx(STAIRS)
+    kept = {rows: STAIRS[rows] for rows in (1, 4, 12, 16, 64)}
+    know = Experience(PassCosts(kept), 0.3)
+    for turn in range(2000):
+        know.costs.passed_over(16) if turn < 1000 else know.costs.doubt(14)
+        know.costs.at(1000 * (turn % 2))
+    assert know.costs.seconds(16) == pytest.approx(0.5 * STAIRS[16])
+    assert know.costs.seconds(14) >= 0.5 * STAIRS[12], "the floor of a size that was never read is not a doubted one"
+    assert know.known(with_draft=True).pass_seconds == pytest.approx(kept)
     know.costs.observe(16, 0.5 * know.costs.seconds(16))
-    assert know.known(with_draft=True).pass_seconds[16] == pytest.approx(know.costs.points[16]), "a reading is"
+    assert know.known(with_draft=True).pass_seconds[16] == pytest.approx(know.costs.seconds(16)), "a reading is"

@@ -90,9 +90,12 @@ def test_shortcuts_for_long_rows_change_nothing(
 @pytest.mark.parametrize("temperature", [0, 1e-300, 1e-6, 1e-4, 0.01, 100])
 @pytest.mark.parametrize("top_p", [0, 1e-4, 1])
 @pytest.mark.parametrize("top_k", [0, 1, 40])
-def test_extreme_settings_give_a_usable_distribution(temperature: float, top_p: float, top_k: int) -> None:
+@pytest.mark.parametrize("min_p", [0.0, 1e-3])
+def test_extreme_settings_give_a_usable_distribution(
+    temperature: float, top_p: float, top_k: int, min_p: float
+) -> None:
     row = np.array([1.0, 3.0, 3.0, -2.0, 0.5], np.float32)
-    d = distribution(row, (), with_settings(temperature=temperature, top_p=top_p, top_k=top_k))
+    d = distribution(row, (), with_settings(temperature=temperature, top_p=top_p, top_k=top_k, min_p=min_p))
     assert np.isfinite(d.probs).all() and d.probs.sum() == pytest.approx(1)
     assert d.ids[0] == 1, "the lower id comes first among equals"
     if temperature == 0 or top_k == 1 or top_p <= 1e-4:
@@ -104,9 +107,11 @@ def test_tiny_temperature_keeps_only_the_best() -> None:
     assert as_dict(distribution(row, (), with_settings(temperature=1e-6)))[1] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("min_p", [0.0, 1e-3])
 @pytest.mark.parametrize(("top_p", "kept"), [(0.25, 1), (0.5, 2), (0.75, 3), (0.76, 4)])
-def test_top_p_ends_at_the_token_that_reaches_it(top_p: float, kept: int) -> None:
-    assert len(distribution(np.zeros(4, np.float32), (), with_settings(top_p=top_p)).ids) == kept
+def test_top_p_ends_at_the_token_that_reaches_it(top_p: float, kept: int, min_p: float) -> None:
+    row = np.zeros(4, np.float32)
+    assert len(distribution(row, (), with_settings(top_p=top_p, min_p=min_p)).ids) == kept
 
 
 def test_top_p_finds_its_share_far_below_the_best() -> None:

@@ -19,7 +19,7 @@ DOUBT = 0.998
 """What is left of a size's price after each pass that was padded in its place, and of one nearly chosen that is hardly
 known."""
 MOST_DOUBT = 0.5
-"""It is never held cheaper than this part of what it was read to take."""
+"""It is never held cheaper than this part of what it was read to take, or of what its neighbours were."""
 CALIBRATED_READINGS = 2.0
 """What a calibration, or what was kept, counts for."""
 SURE_READINGS = 4.0
@@ -51,7 +51,7 @@ class PassCosts:
         self._points = dict(sorted(seconds_by_rows.items()))
         self._readings = dict.fromkeys(self._points, CALIBRATED_READINGS)
         self._read = self._points.copy()
-        """The points as readings left them."""
+        """The points as readings left them, without the doubts since."""
         self._cell_seconds = cell_seconds
         self._length = 0
         self._drift = 1.0
@@ -81,13 +81,8 @@ class PassCosts:
 
     @property
     def points(self) -> dict[int, float]:
-        """What passes with nothing in front are held to take, drift included: seconds by number of rows."""
-        return {rows: self._drift * seconds for rows, seconds in sorted(self._points.items())}
-
-    @property
-    def read(self) -> dict[int, float]:
-        """The points as readings left them, before any doubt, drift included."""
-        return {rows: self._drift * seconds for rows, seconds in sorted(self._read.items())}
+        """What passes with nothing in front were read to take, drift included: seconds by number of rows, no doubts."""
+        return {rows: self._drift * seconds for rows, seconds in sorted(self._read.items()) if self._readings[rows]}
 
     @property
     def cell_seconds(self) -> float:
@@ -130,9 +125,14 @@ class PassCosts:
         self._readings[rows] = DOUBT * seen
 
     def check(self, rows: int, seconds: float) -> None:
-        """Where a pass took less than it was held to take, hold all of several rows as much cheaper, half at most."""
-        attending = self._attending(rows)
-        factor = (seconds / self._drift - attending) / (self._plain[rows] - attending)
+        """Where a pass took less than it was held to take, hold all of several rows as much cheaper, half at most.
+
+        A pass that mostly attends to what is in front tells nothing of the rest.
+        """
+        attending, expected = self._attending(rows), self._plain[rows]
+        if attending > expected / 2:
+            return
+        factor = (seconds / self._drift - attending) / (expected - attending)
         for each in self._points:
             self._points[each] *= min(1.0, max(MOST_DOUBT, factor)) if each > 1 else 1.0
         self._read = self._points.copy()
@@ -140,13 +140,15 @@ class PassCosts:
 
     def _cheapen(self, rows: int, factor: float) -> None:
         """Hold a size cheaper; the tables show it once the text has grown a little, since it is a small change."""
-        now = self._points.get(rows, self._plain[rows] - self._attending(rows))
-        self._points[rows] = max(factor * now, MOST_DOUBT * self._read.setdefault(rows, now))
-        self._readings.setdefault(rows, 0.0)
+        if rows not in self._points:
+            self._points[rows] = self._plain[rows] - self._attending(rows)
+            self._read[rows] = self._lines(self._read)[rows - 1]
+            self._readings[rows] = 0.0
+        self._points[rows] = max(factor * self._points[rows], MOST_DOUBT * self._read[rows])
 
     def _fill_tables(self) -> None:
         """Work out the seconds by number of rows, without drift: as they are, and padded. Place 0 is not used."""
-        self._plain = [0.0, *self._lines()]
+        self._plain = [0.0, *self._lines(self._points)]
         if self._cell_seconds:
             cells = self._cell_seconds * self._length
             self._plain = [seconds + rows * cells for rows, seconds in enumerate(self._plain)]
@@ -156,12 +158,13 @@ class PassCosts:
         self._padded = table
         self.version += 1
 
-    def _lines(self) -> list[float]:
-        """Return the seconds of 1 to MOST_ROWS rows along the lines between the points, without drift.
+    @staticmethod
+    def _lines(points: Mapping[int, float]) -> list[float]:
+        """Return the seconds of 1 to MOST_ROWS rows along the lines between the points.
 
         Behind the last point each row costs what it does from the first point to the last, in the mean.
         """
-        known = sorted(self._points.items())
+        known = sorted(points.items())
         (row, seconds), *rest = known
         line = [seconds * each / row for each in range(1, row + 1)]
         for next_row, next_seconds in rest:

@@ -16,7 +16,7 @@ Use = Literal["token", "draft", "accept", "residual"]
 """What a number is for; numbers of different uses are independent."""
 
 FEW = 32
-"""Up to so many numbers are worked on one by one: numpy's first call takes longer than that."""
+"""So few tokens are drawn from one by one, which takes less time than calls of numpy do."""
 
 _USES: dict[Use, int] = {"token": 1, "draft": 2, "accept": 3, "residual": 4}
 _MASK = 2**64 - 1

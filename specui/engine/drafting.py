@@ -135,7 +135,7 @@ class DraftModel:
         self.rows_decoded = 0
         """Rows that the last proposal decoded, one after the other."""
         self.rows_caught_up = 0
-        """Committed tokens that the last proposal had to read first."""
+        """Committed tokens that the last proposal read first."""
         self.catch_up_seconds = 0.0
         """What that took, guesses at them included."""
         self.watch: Callable[[float, bool], None] | None = None

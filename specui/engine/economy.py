@@ -53,18 +53,18 @@ MARGIN, DRAFT_MARGIN = 1.02, 1.06
 class LookupRates:
     """How often copied tokens are right, by the class that `lookup.evidence` gives them.
 
-    Texts differ in more than classes tell, so one factor for all classes says how much more often than usual copies
-    fail in this answer: misses seen to misses expected.
+    Texts differ in more than classes tell, so one factor for all classes says how much more often copies fail in this
+    answer than their classes let expect: misses seen to misses expected.
     """
 
     def __init__(self) -> None:
         priors = [prior for each in zip(*LOOKUP_PRIORS.values(), strict=True) for prior in each]
-        self._usual = SuccessRates(range(1, len(priors)), priors)
+        self._rates = SuccessRates(range(1, len(priors)), priors)
         self.begin_answer()
 
     def begin_answer(self) -> None:
         """Forget how the last answer differed, and count it among the usual."""
-        self._usual.begin_answer()
+        self._rates.begin_answer()
         self._note_misses()
         self._misses, self._expected = HAZARD_PRIOR * HAZARD_WEIGHT, HAZARD_WEIGHT
         self._table: list[float] | None = None
@@ -74,29 +74,29 @@ class LookupRates:
         """The estimate for each class, as it is at present."""
         if self._table is None:
             hazard = self._misses / self._expected
-            self._table = [max(0.0, 1 - hazard * miss) for miss in self._usual_misses]
+            self._table = [max(0.0, 1 - hazard * miss) for miss in self._class_misses]
         return self._table
 
     def _note_misses(self) -> None:
-        self._usual_misses = [1 - rate for rate in self._usual.rates]
+        self._class_misses = [1 - rate for rate in self._rates.rates]
 
     def observe(self, evidence: int, hit: bool) -> None:
         """Learn from one token, copied or only thought of."""
         prior = HAZARD_WEIGHT * (1 - HAZARD_MEMORY)
         self._misses = HAZARD_MEMORY * self._misses + HAZARD_PRIOR * prior + (not hit)
-        self._expected = HAZARD_MEMORY * self._expected + prior + self._usual_misses[evidence]
-        self._usual.observe(evidence, hit)
-        self._usual_misses[evidence] = 1 - self._usual.rate(evidence)
+        self._expected = HAZARD_MEMORY * self._expected + prior + self._class_misses[evidence]
+        self._rates.observe(evidence, hit)
+        self._class_misses[evidence] = 1 - self._rates.rate(evidence)
         self._table = None
 
     @property
     def records(self) -> tuple[Record, ...]:
         """What is known, class by class."""
-        return self._usual.records
+        return self._rates.records
 
     def recall(self, records: Sequence[Record]) -> None:
         """Go on from what was known before."""
-        self._usual.recall(records)
+        self._rates.recall(records)
         self._note_misses()
         self._table = None
 
@@ -261,7 +261,7 @@ class Experience:
         passes = self.draft.token_passes if with_draft else None
         records = self.lookup.records, self.draft.by_confidence.records
         costs = self.costs
-        return Known(costs.read, costs.cell_seconds, *records, self.draft.usual_acceptance, passes)
+        return Known(costs.points, costs.cell_seconds, *records, self.draft.usual_acceptance, passes)
 
     def recall(self, known: Known) -> None:
         """Go on from what was kept; the costs of passes are `costs` already."""

@@ -91,4 +91,4 @@ def _with(usual: Record, answer: Record) -> Record:
     counted = min(1.0, ANSWER_WEIGHT / trials) if seen else 0.0
     total = usual.trials + counted * trials
     kept = min(1.0, MOST_WEIGHT / total)
-    return Record(kept * (usual.hits + counted * max(0.0, hits)), kept * total, answer.seen)
+    return Record(kept * (usual.hits + counted * min(trials, max(0.0, hits))), kept * total, answer.seen)

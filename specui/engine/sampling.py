@@ -151,16 +151,13 @@ def distribution(
 
 
 def _filtered(row: Logits, settings: SamplingSettings) -> Distribution:
-    """Return the distribution over what passes the filters.
-
-    A tiny temperature sends all but the best to minus infinity, as it should.
-    """
+    """Return the distribution over what passes the filters."""
     if settings.min_p > 0 and (near := _near(row, settings)) is not None:
         return Distribution(np.array(near[0]), _few_probs(near[1], settings.temperature))
     ids, logits = _candidates(row, settings)
     if len(ids) <= FEW:
         return Distribution(ids, _few_probs(logits.tolist(), settings.temperature))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to minus infinity, as it should
         weights = np.exp((logits - logits[0]) / settings.temperature)
     return Distribution(ids, weights / weights.sum())
 
