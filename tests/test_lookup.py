@@ -169,11 +169,11 @@ def test_each_copied_token_is_classed_by_how_the_other_places_go_on(text: list[i
 @pytest.mark.parametrize("limit", [1, 5, MAX_DRAFT_TOKENS_LIMIT])
 @pytest.mark.parametrize("match", [1, 3, 8, LONGEST_MATCH])
 def test_along_a_copy_the_match_grows_with_each_token(match: int, limit: int) -> None:
-    source = list(range(100, 200))
-    found = PromptLookup(4).find([*source, 1, *source[20 - min(match, 20) : 20]], limit)
+    source = list(range(100, 220))
+    found = PromptLookup(4).find([*source, 1, *source[40 - match : 40]], limit)
     assert found is not None
-    assert found.match_length == min(match, 20)
-    assert list(found.classes) == [evidence(min(match, 20) + place, ALONE) for place in range(limit)]
+    assert found.match_length == match
+    assert list(found.classes) == [evidence(match + place, ALONE) for place in range(limit)]
 
 
 def test_classes_tell_every_length_and_agreement_apart() -> None:
