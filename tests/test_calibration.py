@@ -163,27 +163,6 @@ def test_what_was_learned_on_a_busy_machine_is_held_as_much_cheaper_as_a_long_pa
         assert costs.seconds(rows) == pytest.approx(expected), "what is held too cheap is used, and so learned"
 
 
-def test_behind_a_long_text_only_what_is_not_attending_was_held_too_dear(clock: Clock) -> None:
-    cache = AttendingCache(clock, scaled(0.01))
-    cache.cell_seconds = 2e-6
-    cache.tokens = list(range(1500))
-    kept = {rows: seconds * (1.5 if rows > 1 else 1.0) for rows, seconds in scaled(0.01).items()}
-    costs = recalibrate(cache, kept, 2e-6)
-    assert costs is not None
-    assert costs.points == pytest.approx(scaled(0.01))
-    assert costs.cell_seconds == pytest.approx(2e-6)
-
-
-def test_a_pass_that_mostly_attends_tells_nothing_of_the_rest(clock: Clock) -> None:
-    cache = AttendingCache(clock, scaled(0.01))
-    cache.cell_seconds = 1.6e-6
-    cache.tokens = list(range(3000))
-    costs = recalibrate(cache, scaled(0.01), 2e-6)
-    assert costs is not None
-    for rows in (4, 16):
-        assert costs.points[rows] / costs.points[1] == pytest.approx(STAIRS[rows])
-
-
 class AttendingCache(TimedCache):
     """A fake cache whose rows take `cell_seconds` more for every token in front."""
 
@@ -195,14 +174,37 @@ class AttendingCache(TimedCache):
         self._clock.now += self.cell_seconds * len(tokens) * in_front
 
 
+def attending_cache(clock: Clock, unit: float, cell_seconds: float, length: int) -> AttendingCache:
+    """Return one that holds `length` tokens; `unit`: seconds of a pass of one row with nothing in front."""
+    cache = AttendingCache(clock, scaled(unit))
+    cache.cell_seconds = cell_seconds
+    cache.tokens = list(range(length))
+    return cache
+
+
+def test_behind_a_long_text_only_what_is_not_attending_was_held_too_dear(clock: Clock) -> None:
+    cache = attending_cache(clock, 0.01, 2e-6, 1500)
+    kept = {rows: seconds * (1.5 if rows > 1 else 1.0) for rows, seconds in scaled(0.01).items()}
+    costs = recalibrate(cache, kept, 2e-6)
+    assert costs is not None
+    assert costs.points == pytest.approx(scaled(0.01))
+    assert costs.cell_seconds == pytest.approx(2e-6)
+
+
+def test_a_pass_that_mostly_attends_tells_nothing_of_the_rest(clock: Clock) -> None:
+    cache = attending_cache(clock, 0.01, 1.6e-6, 3000)
+    costs = recalibrate(cache, scaled(0.01), 2e-6)
+    assert costs is not None
+    for rows in (4, 16):
+        assert costs.points[rows] / costs.points[1] == pytest.approx(STAIRS[rows])
+
+
 @pytest.mark.parametrize("length", [0, 100, 1000])
 @pytest.mark.parametrize("guess", [0.5, 1.0, 2.0])
 def test_calibrate_takes_attending_out_as_far_as_it_is_guessed_and_use_teaches_it(
     clock: Clock, length: int, guess: float
 ) -> None:
-    cache = AttendingCache(clock, scaled(0.01))
-    cache.cell_seconds = 2e-6
-    cache.tokens = list(range(length))
+    cache = attending_cache(clock, 0.01, 2e-6, length)
     row_seconds = 0.01 * (STAIRS[32] - STAIRS[1]) / 31
     costs = calibrate(cache, attention=guess * cache.cell_seconds / (ATTENTION_PRICE * row_seconds))
     for rows in CALIBRATION_ROWS:
@@ -227,9 +229,7 @@ def test_what_attending_takes_is_never_guessed_to_be_nothing(clock: Clock, max_r
 
 
 def test_costs_that_attend_are_known_again_at_any_length(clock: Clock) -> None:
-    cache = AttendingCache(clock, scaled(0.02))
-    cache.cell_seconds = 4e-6
-    cache.tokens = list(range(1500))
+    cache = attending_cache(clock, 0.02, 4e-6, 1500)
     costs = recalibrate(cache, scaled(0.01), 2e-6)
     assert costs is not None
     assert costs.cell_seconds == pytest.approx(4e-6), "twice as slow today"

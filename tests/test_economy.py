@@ -29,7 +29,7 @@ from specui.engine.economy import (
     Stake,
 )
 from specui.engine.lookup import AGREEMENTS, CLASSES, LONGEST_MATCH, MATCH_BOUNDS, evidence
-from specui.engine.rates import ANSWER_WEIGHT, SuccessRates
+from specui.engine.rates import ANSWER_WEIGHT, MEMORY, SuccessRates
 from specui.engine.verification import Draft
 
 PRIORS = [LOOKUP_PRIORS[agreement][place] for place in range(1 + len(MATCH_BOUNDS)) for agreement in AGREEMENTS]
@@ -123,7 +123,7 @@ def test_what_faces_show_is_the_usual_rate_by_length_all_agreements_together() -
     assert [rate.match_length for rate in rates] == [1, *MATCH_BOUNDS]
     assert [rate.seen for rate in rates] == [0, 0, 0, 26, 0, 0, 0, 0]
     trials = sum(record.trials for record in by_hand.records)
-    assert trials == pytest.approx(4 * 8 + sum(0.985**n for n in range(5)) + ANSWER_WEIGHT + 1)
+    assert trials == pytest.approx(4 * 8 + sum(MEMORY**n for n in range(5)) + ANSWER_WEIGHT + 1)
     assert rates[3].rate == pytest.approx(sum(record.hits for record in by_hand.records) / trials)
     assert rates[0].rate == pytest.approx(sum(LOOKUP_PRIORS[each][0] for each in AGREEMENTS) / len(AGREEMENTS))
 
